@@ -275,11 +275,7 @@ class Workers(Connection[WorkersSettings]):
         task_text = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
         folder = _copies_folder(context)
         try:
-            copies: list[Path] = []
-            if files:
-                max_bytes = definition.attachments.max_total_bytes
-                copy_files = partial(files_of.copy_to, folder, files, max_bytes, context)
-                copies = await asyncio.to_thread(copy_files)
+            copies = await _copy_attachments(folder, files, definition, context)
             strategy = await asyncio.to_thread(
                 _strategy_of_worker, context, self.agent_workers.registry.trust
             )
@@ -369,9 +365,9 @@ class Workers(Connection[WorkersSettings]):
 
     async def aclose(self) -> None:
         """Close the connections of workers."""
-        shop, self.workshop = self.workshop, None
-        if shop is not None:
-            await shop.aclose()
+        workshop, self.workshop = self.workshop, None
+        if workshop is not None:
+            await workshop.aclose()
 
 
 def _check_maker_has(names: Sequence[str], tools: Mapping[str, Any]) -> None:
@@ -432,6 +428,19 @@ def _worker_line(worker: WorkerDefinition) -> str:
     if worker.result is not None:
         parts.append(f"answers with JSON of the schema {json.dumps(worker.result)}")
     return "; ".join(parts)
+
+
+async def _copy_attachments(
+    folder: Path,
+    files: Sequence[files_of.AttachedFile],
+    worker: WorkerDefinition,
+    context: CallContext,
+) -> list[Path]:
+    """Copy the attachments of a call into a folder, and return the paths of the copies."""
+    if not files:
+        return []
+    max_bytes = worker.attachments.max_total_bytes
+    return await asyncio.to_thread(files_of.copy_to, folder, files, max_bytes, context)
 
 
 def _copies_folder(context: CallContext) -> Path:

@@ -176,8 +176,8 @@ class WorkerDefinition(_Part):
     def llm(self, caller_model: LLMConfig) -> LLMConfig | None:
         """Return the worker's model; None for the model of its caller.
 
-        If the worker's file names tools of the provider, such as a web search, these are added to
-        the worker's model or, without one, to the model of the caller.
+        The file may name tools of the provider, such as a web search. These tools are added to the
+        worker's model. If the worker has no model, they are added to the caller's.
 
         Args:
             caller_model: The model of the caller.

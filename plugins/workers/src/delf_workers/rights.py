@@ -320,6 +320,8 @@ def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> Co
 
 def _names_in(permission: Permission) -> Sequence[str] | None:
     """Return the names of the allowed actions; None if all actions are allowed."""
-    if permission is None or isinstance(permission, bool):
-        return () if permission is False else None
+    if permission is None or permission is True:
+        return None
+    if permission is False:
+        return ()
     return (permission,) if isinstance(permission, str) else permission
