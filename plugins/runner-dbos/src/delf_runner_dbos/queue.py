@@ -225,7 +225,7 @@ class DbosQueue:
             "polling_interval_sec": _POLLING_SECONDS,
         }
 
-        def register(client: DBOSClient) -> None:
+        def register_both(client: DBOSClient) -> None:
             client.register_queue(queue, **common)
             client.register_queue(
                 # DBOS partitions a whole queue or none of it, so tasks with a user have a queue of
@@ -236,7 +236,7 @@ class DbosQueue:
                 partition_limiter=_rate_limit(settings.user_per_second),
             )
 
-        await self.call(register)
+        await self.call(register_both)
 
     async def running_workflows(self, queues: Collection[str]) -> Sequence[WorkflowStatus]:
         """Return the running workflows of some queues, including those of other runners."""

@@ -618,13 +618,13 @@ class Runner:
         outage = Outage(_log, f"the schedule of {task_id} waits", self._journal.place)
         while True:
             try:
-                is_ours = await self._submit(queued)
+                is_of_this_firing = await self._submit(queued)
             except Exception as error:  # drivers of databases raise errors of any type
                 outage.record_failure(error)
                 await asyncio.sleep(AWAY_SECONDS)
             else:
                 outage.record_success()
-                return [task_id] if is_ours else []
+                return [task_id] if is_of_this_firing else []
 
     async def _submit(self, queued: TaskQueued) -> bool:
         """Write a task to the journal and to its queue, each at most once.

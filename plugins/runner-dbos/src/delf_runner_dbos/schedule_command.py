@@ -302,8 +302,9 @@ def _task_text(task_id: str, state: TaskState | None) -> str:
 
 def _firing_line(firing: Firing) -> str:
     at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    # The state of a single task is the state of the firing, which the line shows anyway.
-    shown_states: Mapping[str, TaskState] = firing.task_states if len(firing.task_ids) > 1 else {}
+    shown_states: Mapping[str, TaskState] = {}
+    if len(firing.task_ids) > 1:  # a single task has the state of the firing, shown anyway
+        shown_states = firing.task_states
     tasks = ", ".join(_task_text(task_id, shown_states.get(task_id)) for task_id in firing.task_ids)
     outcome = firing.state.value
     if firing.state is TaskState.DONE and not firing.task_states:

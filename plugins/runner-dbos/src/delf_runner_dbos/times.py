@@ -48,14 +48,17 @@ def repeats_time_of_day(firing: Mapping[str, Any]) -> bool:
     if not cron or not zone or not at or firing.get("test"):
         return False
     # ``fold`` is 1 for the second of two equal times of day.
-    if datetime.fromisoformat(at).astimezone(ZoneInfo(zone)).fold == 0:
-        return False
+    is_second_time = datetime.fromisoformat(at).astimezone(ZoneInfo(zone)).fold == 1
+    return is_second_time and not _is_hourly(cron)
+
+
+def _is_hourly(cron: str) -> bool:
+    """Return True if the hours of a cron expression are ``*``, ``*/2`` or similar, or ``0-23``."""
     fields = cron.split()
     if len(fields) == 1:  # a name such as "@daily"
-        return fields[0] != _EVERY_HOUR
+        return fields[0] == _EVERY_HOUR
     if len(fields) == 5:
         _minutes, hours, *_ = fields
     else:  # six and seven fields begin with the seconds
         _seconds, _minutes, hours, *_ = fields
-    is_hourly = hours.startswith(("*", "0-23"))  # also "*/2"
-    return not is_hourly
+    return hours.startswith(("*", "0-23"))
