@@ -49,9 +49,8 @@ class OtelObserver:
         service_name: str = "delf",
         endpoint: str | None = None,
     ) -> None:
-        # OpenTelemetry sends the headers in these environment variables to the endpoint, and the
-        # headers may hold a key. A project's file could send the key anywhere, so raise an error if
-        # such a file sets the endpoint while one of the variables is set.
+        # OpenTelemetry sends the headers in these variables to the endpoint. The headers may hold a
+        # key, which a project's file must not send to an endpoint of its choice.
         check_variables("otel", source_of(endpoint), _HEADER_VARIABLES)
         self._spans = Spans((context or PluginContext()).installed_providers, content=content)
         self._service_name = service_name
