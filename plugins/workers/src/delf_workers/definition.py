@@ -176,8 +176,8 @@ class WorkerDefinition(_Part):
     def llm(self, caller_model: LLMConfig) -> LLMConfig | None:
         """Return the worker's model; None for the model of its caller.
 
-        The file may name tools of the provider, such as a web search. These tools are added to the
-        worker's model. If the worker has no model, they are added to the caller's.
+        Tools of the provider that the file names, such as a web search, are added to the worker's
+        model. If the worker has no model, the tools are added to the caller's model.
 
         Args:
             caller_model: The model of the caller.
