@@ -24,14 +24,14 @@ class Change:
         place: The file.
         before: The old content; None for a new or unreadable file.
         parts: The new content in pieces.
-        hides_old: Whether ``before`` is None because the existing file cannot be read.
+        is_old_unreadable: Whether ``before`` is None because the existing file cannot be read.
         status_of_long_file: The status of the old file if ``before`` is only its beginning.
     """
 
     place: Place
     before: bytes | None
     parts: tuple[bytes | memoryview, ...]
-    hides_old: bool = False
+    is_old_unreadable: bool = False
     status_of_long_file: os.stat_result | None = None
 
     @property
@@ -41,7 +41,7 @@ class Change:
             return f"{self.status_of_long_file.st_size} bytes"
         if self.before is not None:
             return f"{len(self.before)} bytes"
-        return "a file that cannot be read" if self.hides_old else "new"
+        return "a file that cannot be read" if self.is_old_unreadable else "new"
 
     @property
     def size(self) -> int:
@@ -105,9 +105,10 @@ def _diff(change: Change) -> list[str]:
         return sizes
     old_name = "/dev/null" if change.before is None else name
     # A file that cannot be read is compared as if it were empty, and its name says so.
-    if change.hides_old:
+    if change.is_old_unreadable:
         old_name = f"{name}, {change.old_state}"
-    return list(difflib.unified_diff(old, new, old_name, name, lineterm="", n=3)) or sizes
+    diff = list(difflib.unified_diff(old, new, old_name, name, lineterm="", n=3))
+    return diff or sizes
 
 
 def _lines_to_compare(content: bytes) -> list[str] | None:
@@ -118,4 +119,4 @@ def _lines_to_compare(content: bytes) -> list[str] | None:
         lines = content.decode().split("\n")
     except UnicodeDecodeError:
         return None
-    return lines if lines[-1] else lines[:-1]
+    return lines if lines[-1] else lines[:-1]  # no empty line after the last line break

@@ -414,8 +414,8 @@ class Filesystem(Connection[FilesystemSettings]):
             data = codecs.BOM_UTF8 + data.removeprefix(codecs.BOM_UTF8)
         if len(data) > place.settings.max_file_bytes:
             raise _too_large(place, "write", "write less, or several files")
-        hides_old = before is None and is_present(place)
-        return Change(place, before, (data,), hides_old, status_of_long_file)
+        is_old_unreadable = before is None and is_present(place)
+        return Change(place, before, (data,), is_old_unreadable, status_of_long_file)
 
     def _edit_change(self, path: str, old: bytes, new: bytes) -> Change:
         """Return the change that replaces the only occurrence of a text in a file."""

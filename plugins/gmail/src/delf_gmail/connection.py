@@ -187,8 +187,9 @@ class Gmail(GoogleConnection):
     async def attachment(self, message: str, name: str) -> FileData:
         """An attachment's content as bytes, by its name or its `part`."""
         parts = files_of((await self._get(message)).get("payload") or {})
-        numbered = [part for part in parts if part.number == name]
-        matching = numbered or [part for part in parts if part.name == name]
+        matching = [part for part in parts if part.number == name]
+        if not matching:
+            matching = [part for part in parts if part.name == name]
         if not matching:
             attachment_names = [part.name for part in parts]
             raise ToolRefusedError(
@@ -503,7 +504,8 @@ class Gmail(GoogleConnection):
         payload: dict[str, Any] = original.get("payload") or {}
         is_sent_by_user = "SENT" in (original.get("labelIds") or ())
         to = checked_mailboxes(payload, "To") if is_sent_by_user else []
-        to = to or checked_mailboxes(payload, "Reply-To") or checked_mailboxes(payload, "From")
+        if not to:
+            to = checked_mailboxes(payload, "Reply-To") or checked_mailboxes(payload, "From")
         cc = await self._other_recipients(payload, to) if everyone else ()
         return _AnsweredMessage(str(original["threadId"]), headers_of(payload), to, cc)
 

@@ -207,13 +207,10 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
         if entry.has_undeclared_result:
             entry.returns = sample_type
             entry.summary = entry.summary.removesuffix(GUESSED)  # the type is no longer a guess
+        elif entry.declared_type in ("Any", sample_type):  # ``Any`` covers each observed type
+            entry.returns = entry.declared_type
         else:
-            # A declared ``Any`` allows all values, so it covers each observed type.
-            is_already_covered = entry.declared_type in ("Any", sample_type)
-            if is_already_covered:
-                entry.returns = entry.declared_type
-            else:
-                entry.returns = f"{entry.declared_type} | {sample_type}"
+            entry.returns = f"{entry.declared_type} | {sample_type}"
 
 
 def compile_operation(

@@ -120,8 +120,8 @@ class RequestBuilder:
         self._checker = Checker(document)
         # The parameters and the fields of the body that scripts can pass, by keyword argument.
         self._params = {p.arg: p for p in operation.params if p.arg not in hidden_arguments}
-        fields = () if operation.body is None else operation.body.fields or ()
-        self._fields = {f.arg: f for f in fields if f.arg not in hidden_arguments}
+        fields = operation.body.fields if operation.body is not None else None
+        self._fields = {f.arg: f for f in fields or () if f.arg not in hidden_arguments}
         self._warn = warn
 
     # -- checking -----------------------------------------------------------------------

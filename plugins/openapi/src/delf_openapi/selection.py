@@ -156,9 +156,9 @@ def only_reads(name: str, path: str) -> bool:
     """
     if has_read_verb(name):
         return True
-    last = path.rstrip("/").rpartition("/")[2]
-    is_plain = "{" not in last
-    return is_plain and has_read_verb(last) and not has_change_verb(name)
+    last_segment = path.rstrip("/").rpartition("/")[2]
+    has_placeholder = "{" in last_segment
+    return not has_placeholder and has_read_verb(last_segment) and not has_change_verb(name)
 
 
 def deciding_selectors(

@@ -169,9 +169,10 @@ def _deep_object_pairs(name: str, value: Any, safe: str) -> Pairs:
         items = [(str(i), v) for i, v in enumerate(cast("list[Any]", value))]
     else:
         return [(name, _quoted(value, safe))]
-    return [
-        pair for key, part in items for pair in _deep_object_pairs(f"{name}%5B{key}%5D", part, safe)
-    ]
+    pairs: Pairs = []
+    for key, part in items:
+        pairs += _deep_object_pairs(f"{name}%5B{key}%5D", part, safe)  # a quoted ``name[key]``
+    return pairs
 
 
 def header_text(param: Param, value: Any) -> str:

@@ -413,8 +413,8 @@ def _color(text: str) -> dict[str, Any]:
     if len(numbers) != 3:
         named = ", ".join(_NAMED_COLORS)
         raise ToolRefusedError(f"{text!r} is not a color: #ff8800, or one of {named}")
-    rgb = dict(zip(("red", "green", "blue"), (number / 255 for number in numbers), strict=True))
-    return {"rgbColor": rgb}
+    red, green, blue = (number / 255 for number in numbers)
+    return {"rgbColor": {"red": red, "green": green, "blue": blue}}
 
 
 def _borders(shown: bool) -> dict[str, Any]:

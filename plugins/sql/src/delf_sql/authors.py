@@ -313,7 +313,7 @@ def _resolve_names(
         if name in cte_names:
             continue  # surely the CTE, whose own tables are resolved separately
         if name in ambiguous_names:
-            tables.append(None)  # some databases read the table of this name, others the CTE
+            tables.append(None)
         else:
             tables.append(name)
     return tables

@@ -488,8 +488,7 @@ class SQL(Connection[SQLSettings]):
         """Convert an exception of a driver to the error that the script gets, without secrets."""
         from delf_sql.database import LostError
 
-        # A query with an unknown outcome has changed nothing: problem_of() takes its LostError,
-        # which is a TimeoutError, for any timeout.
+        # A lost query has changed nothing: its LostError is reported as a timeout below.
         if isinstance(error, LostError) and not read_only:
             return lost_write_error("the statement did not end and could not be stopped", backend)
         problem = problem_of(error, backend) or unexplained_problem(error)

@@ -135,7 +135,8 @@ def _referenced_table(
     The schema and the column are optional.
     """
     unquoted = reference.replace('"', "")
-    for name in (unquoted.rpartition(".")[0], unquoted):
+    without_column = unquoted.rpartition(".")[0]
+    for name in (without_column, unquoted):
         index = index_by_name.get(name, index_by_lower_name.get(name.lower()))
         if index is not None:
             return index

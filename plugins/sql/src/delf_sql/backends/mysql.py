@@ -113,13 +113,11 @@ def _with_marked_texts(convert: Any) -> Any:
     The conversion returns a text only for a value without a Python equivalent, such as 0000-00-00.
     """
 
-    def converted(value: Any) -> Any:
-        converted_value = convert(value)
-        if isinstance(converted_value, str):  # PyMySQL returns the text of an invalid date
-            return AsText(converted_value)
-        return converted_value
+    def convert_and_mark(value: Any) -> Any:
+        converted = convert(value)
+        return AsText(converted) if isinstance(converted, str) else converted
 
-    return converted
+    return convert_and_mark
 
 
 def _supported_sql_modes(modes: object) -> str:
