@@ -104,10 +104,10 @@ class RememberedRow(TypedDict):
         worker: The worker whose task made the request, if any.
         action: The action that needs no approval.
         covers: The calls that pass: ``call`` (the same arguments) or ``action`` (all calls).
-        arguments: The arguments of the calls that pass, unless all calls do.
+        arguments: The arguments of the calls that pass; null if all calls pass.
         flow_rules: The flows of untrusted data that are allowed, too, as ``source -> target``.
         by: The person who approved the request.
-        user: The user of the tasks for which the decision holds, unless it is the local user.
+        user: The user of the tasks for which the decision holds; null for the local user.
         project: The folder of the project of these tasks.
         at: The Unix time of the decision.
     """
@@ -249,7 +249,7 @@ async def revoke(journal: Journal, id_prefix: str, by: str) -> RememberedDecisio
 
 
 async def find_request(
-    journal: SharedJournal, text: str, sees: Callable[[str | None], bool] | None = None
+    journal: SharedJournal, text: str, may_see: Callable[[str | None], bool] | None = None
 ) -> RequestRecord:
     """Find a request by a prefix of its id, pending or not.
 
@@ -258,8 +258,8 @@ async def find_request(
     Args:
         journal: The journal.
         text: The id, or a prefix.
-        sees: Returns True for each user whose tasks the person may see. When omitted, the requests
-            of all tasks are found.
+        may_see: Returns True for each user whose tasks the person may see. When omitted, the
+            requests of all tasks are found.
 
     Raises:
         UnknownRequestError: If no request matches, or several match, and this rule chooses none.
@@ -269,8 +269,8 @@ async def find_request(
             "the id of a request is empty", hint="delf approvals list shows what waits"
         )
     records = list(await journal.find_requests(text))
-    if sees is not None:
-        records = [record for record in records if sees(record.task.user)]
+    if may_see is not None:
+        records = [record for record in records if may_see(record.task.user)]
     if len(records) > 1:
         exact = [record for record in records if record.requested.request_id == text]
         pending = [record for record in records if record.waits]
