@@ -40,10 +40,10 @@ class HttpEmbedder:
     Args:
         context: The configured keys and the environment variables.
         model: The model that an agent asks for; None for ``embedding_model``.
-        embedding_model: The default model. Its name decides where texts are sent: a name of another
-            plugin's provider, such as ``acme/embed``, to that provider if its ``dialect`` is
-            ``openai`` or ``google``; a name that contains ``gemini`` or begins with ``google/``, to
-            Google; any other name, to OpenAI.
+        embedding_model: The default model. Its name decides which provider gets the texts. A name
+            such as ``acme/embed`` stands for a provider of another plugin, if the provider's
+            ``dialect`` is ``openai`` or ``google``. A name that contains ``gemini`` or begins with
+            ``google/`` stands for Google, and any other name for OpenAI.
         embedding_base_url: The address of an OpenAI-compatible server up to ``/v1`` (for Gemini up
             to ``/v1beta``); by default the provider's address.
         embedding_api_key: The key; by default the key in ``providers`` or the environment. With a
