@@ -445,30 +445,38 @@ class SlackChannel:
         user: Mapping[str, Any],
         action: Mapping[str, Any],
     ) -> None:
-        """Handle a button press: decide, or open the form for the decision."""
-        kind = str(action.get("action_id"))
-        if kind not in _BUTTONS:
+        """Handle a button press; tell the person if the press has no effect."""
+        if str(action.get("action_id")) not in _BUTTONS:
             return
         try:
-            decision, make_form = _BUTTONS[kind]
-            pending = await self._request_or_refusal(client, action.get("value"), user, decision)
-            problem = None
-            if isinstance(pending, str):
-                problem = pending
-            elif make_form is None:  # the button alone is the decision
-                problem = await self._decide(client, pending, decision, user)
-            else:
-                form = make_form(pending.request)
-                trigger = str(payload.get("trigger_id"))
-                with convert_failures("open a form in Slack"):
-                    await client.views_open(trigger_id=trigger, view=form)
-            if problem is not None:
+            refusal = await self._apply_button(client, payload, user, action)
+            if refusal is not None:
                 with convert_failures("answer a person in Slack"):
                     await client.chat_postEphemeral(
-                        channel=self._settings.channel, user=str(user.get("id")), text=problem
+                        channel=self._settings.channel, user=str(user.get("id")), text=refusal
                     )
         except DelfError as error:
             _log.warning("%s", error.message)
+
+    async def _apply_button(
+        self,
+        client: Any,
+        payload: Mapping[str, Any],
+        user: Mapping[str, Any],
+        action: Mapping[str, Any],
+    ) -> str | None:
+        """Decide, or open the form for the decision; return the reason if neither is possible."""
+        decision, make_form = _BUTTONS[str(action.get("action_id"))]
+        pending = await self._request_or_refusal(client, action.get("value"), user, decision)
+        if isinstance(pending, str):
+            return pending
+        if make_form is None:  # the button alone is the decision
+            return await self._decide(client, pending, decision, user)
+        form = make_form(pending.request)
+        trigger = str(payload.get("trigger_id"))
+        with convert_failures("open a form in Slack"):
+            await client.views_open(trigger_id=trigger, view=form)
+        return None
 
     async def _handle_form(
         self, client: Any, view: Mapping[str, Any], user: Mapping[str, Any]

@@ -415,25 +415,9 @@ def _check_connections(host: PluginHost, project: Project) -> Iterator[Finding]:
 
 
 async def _check_journal(host: PluginHost, project: Project) -> Finding:
-    """Check whether the journal can be opened and read.
-
-    Of a large journal, only the newest task is read, because all events would take minutes.
-    """
-    from delf.protocols.shared_journal import SharedJournal
-    from delf_cli.journals import project_journal
-
-    text = "can be read"
+    """Check whether the journal can be opened and read."""
     try:
-        journal = project_journal(project, host)
-        try:
-            await journal.find(1)
-            if isinstance(journal, SharedJournal):
-                if await _is_large(journal):
-                    text = "the newest task can be read; delf journal check reads all"
-                else:
-                    await journal.check()
-        finally:
-            await journal.aclose()
+        text = await _read_journal(host, project)
     except DelfError as error:
         finding = _problem("journal", error)
         is_default_unavailable = (
@@ -444,6 +428,29 @@ async def _check_journal(host: PluginHost, project: Project) -> Finding:
         # A task starts without the default journal: its events are in memory only.
         return replace(finding, status="note") if is_default_unavailable else finding
     return Finding(area="journal", status="ok", text=text)
+
+
+async def _read_journal(host: PluginHost, project: Project) -> str:
+    """Read the journal, and return a text about what could be read.
+
+    Of a large journal, only the newest task is read, because all events would take minutes.
+
+    Raises:
+        DelfError: If the journal cannot be opened or read.
+    """
+    from delf.protocols.shared_journal import SharedJournal
+    from delf_cli.journals import project_journal
+
+    journal = project_journal(project, host)
+    try:
+        await journal.find(1)
+        if isinstance(journal, SharedJournal):
+            if await _is_large(journal):
+                return "the newest task can be read; delf journal check reads all"
+            await journal.check()
+        return "can be read"
+    finally:
+        await journal.aclose()
 
 
 async def _is_large(journal: Shared) -> bool:

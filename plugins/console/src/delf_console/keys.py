@@ -167,13 +167,14 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
         name: A provider, such as ``openai``, or a variable, such as ``OPENAI_API_KEY``.
     """
     provider = _find_provider(state_of(ctx).discover().providers, name)
-    keys = () if provider is None else provider.keys
-    addresses = () if provider is None else provider.addresses
     stem = name.upper().replace("-", "_").removesuffix("_API_KEY")  # such as OPENAI
-    key = keys[0] if keys else f"{stem}_API_KEY"
+    key = f"{stem}_API_KEY"
+    address = f"{stem}_API_BASE"
+    if provider is not None:
+        key = next(iter(provider.keys), key)
+        address = next(iter(provider.addresses), address)
     if name.isupper():  # the name is already that of a variable
         key = name
-    address = addresses[0] if addresses else f"{stem}_API_BASE"
     return key, address
 
 
