@@ -69,21 +69,6 @@ class Confinement:
         """
         from docker.types import LogConfig
 
-        cpu_seconds = max(1, math.ceil(limits.cpu_seconds))
-        ulimit_values = {
-            # SIGXCPU reports the reason; a script that ignores it is killed one second later.
-            "cpu": (cpu_seconds, cpu_seconds + 1),
-            "core": (0, 0),
-            "memlock": (0, 0),
-            "msgqueue": (0, 0),
-            "sigpending": (_MANY_SIGNALS, _MANY_SIGNALS),
-        }
-        for name, value in process_limits(limits).items():
-            ulimit_values[name.removeprefix("RLIMIT_").lower()] = (value, value)
-        ulimits = [
-            {"Name": name, "Soft": soft, "Hard": hard}
-            for name, (soft, hard) in ulimit_values.items()
-        ]
         config: dict[str, Any] = client.create_host_config(
             network_mode="none",
             ipc_mode="none",
@@ -99,7 +84,7 @@ class Confinement:
                 **dict.fromkeys(volumes, _EMPTY_TMPFS),
                 SCRATCH: _TMPFS.format(size=limits.scratch_bytes),
             },
-            ulimits=ulimits,
+            ulimits=_ulimits(limits),
             # The engine removes the container, also when this process is killed.
             auto_remove=True,
             # Otherwise the engine would store all output of scripts on disk.
@@ -112,6 +97,24 @@ class Confinement:
 
 def _binds(folder: Path | None) -> list[str]:
     return [] if folder is None else [f"{folder}/workspace:{WORKSPACE}:ro"]
+
+
+def _ulimits(limits: Limits) -> list[dict[str, Any]]:
+    """Return the resource limits of each process of a container, in the engine's form."""
+    cpu_seconds = max(1, math.ceil(limits.cpu_seconds))
+    soft_and_hard = {
+        # SIGXCPU reports the reason; a script that ignores it is killed one second later.
+        "cpu": (cpu_seconds, cpu_seconds + 1),
+        "core": (0, 0),
+        "memlock": (0, 0),
+        "msgqueue": (0, 0),
+        "sigpending": (_MANY_SIGNALS, _MANY_SIGNALS),
+    }
+    for name, value in process_limits(limits).items():
+        soft_and_hard[name.removeprefix("RLIMIT_").lower()] = (value, value)
+    return [
+        {"Name": name, "Soft": soft, "Hard": hard} for name, (soft, hard) in soft_and_hard.items()
+    ]
 
 
 def program_arguments(limits: Limits, processors: float) -> list[str]:

@@ -2,7 +2,7 @@
 
 Standard library only. The template runs no script itself and stays single-threaded, so that forking
 is safe. A request is a four-byte length and JSON, with the guest's end of a wire as passed
-descriptor; answers are lines of JSON: ``{"pid": …}`` or ``{"error": …}`` for a request, and
+descriptor; replies are lines of JSON: ``{"pid": …}`` or ``{"error": …}`` for a request, and
 ``{"exit": [pid, status, cpu_seconds]}`` when a guest ended.
 """
 
@@ -157,15 +157,15 @@ class _TemplateProcess:
         try:
             child = os.fork()
         except OSError as error:
-            answer: dict[str, Any] = {"error": f"no process can be started: {error.strerror}"}
+            reply: dict[str, Any] = {"error": f"no process can be started: {error.strerror}"}
         else:
             if child == 0:
                 self._become_guest(json.loads(request), descriptors[0])  # never returns
-            answer = {"pid": child}
+            reply = {"pid": child}
         request[:] = bytes(size)  # hide the file names from later guests
         for descriptor in descriptors:
             os.close(descriptor)
-        self._send(answer)
+        self._send(reply)
         return True
 
     def _receive(self, size: int) -> bytearray | None:
