@@ -57,7 +57,7 @@ def test_fixed_parameter_name_selects_its_literal(fixed, script):
     events = [*events_of(written)]
     made = propose("income_of", task, "t", events, [INCOME], script=written, fixed=fixed)
     assert made.routine.script == script
-    assert made.kept_literals == set(fixed)
+    assert made.fixed_names == set(fixed)
 
 
 @pytest.mark.parametrize(

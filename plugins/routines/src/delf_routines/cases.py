@@ -259,8 +259,8 @@ def _caller(recorded: Recorded, action: str) -> Any:
 def _parameter(text: str) -> Parameter:
     """Parse a parameter of an action, as a routine's header has it: ``limit: int = 50``."""
     name, _, rest = text.partition(":")
-    kind, is_optional, default = rest.partition(" = ")
-    default_text = default.strip() if is_optional else None
+    kind, equals_sign, default = rest.partition(" = ")
+    default_text = default.strip() if equals_sign else None
     return Parameter(name=name.strip(), type_text=kind.strip() or "Any", default_text=default_text)
 
 

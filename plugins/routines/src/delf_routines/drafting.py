@@ -132,8 +132,8 @@ class BoundDraft:
         if scripts.earlier and (tested.differences or not scripts.last_suffices):
             tested, cost = await drafter.draft_of_merged(scripts, ledger or agent.ledger)
         for parameter in fixed:
-            if parameter not in tested.kept_literals:
-                proposed = [*tested.routine.parameters, *tested.kept_literals]
+            if parameter not in tested.fixed_names:
+                proposed = [*tested.routine.parameters, *tested.fixed_names]
                 raise ConfigurationError(
                     f"no parameter {parameter!r} is proposed{did_you_mean(parameter, proposed)}",
                     hint=f"proposed are: {', '.join(proposed) or 'none'}",
@@ -250,14 +250,14 @@ class _TestedRoutine(NamedTuple):
 
     Args:
         routine: The routine.
-        kept_literals: The names in ``fixed`` that are names of proposed parameters. The values of
+        fixed_names: The names in ``fixed`` that are names of proposed parameters. The values of
             these parameters stay literals.
         case: The test case.
         differences: The differences between the test run and the task, in words.
     """
 
     routine: Routine
-    kept_literals: frozenset[str]
+    fixed_names: frozenset[str]
     case: Case
     differences: list[str]
 
@@ -291,7 +291,7 @@ class _Drafter:
             script: The script.
             case: The recorded run of the task, without the inputs of the routine.
         """
-        draft, kept_literals = propose(
+        draft, fixed_names = propose(
             self.name,
             self.task,
             self.task_id,
@@ -303,7 +303,7 @@ class _Drafter:
         # The default values of the parameters are their values in the task.
         case = replace(case, inputs=draft.values({}))
         differences = await run_case(draft, case, self.make_agent)
-        return _TestedRoutine(draft, kept_literals, case, differences)
+        return _TestedRoutine(draft, fixed_names, case, differences)
 
     async def draft_of_merged(
         self, scripts: Scripts, ledger: Ledger

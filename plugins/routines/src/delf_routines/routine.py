@@ -117,7 +117,7 @@ class Parameter:
 
     def _to_finite(self, given: str | float) -> float:
         number = float(given)
-        if not math.isfinite(number):  # Python has no literal for it, and the script needs one
+        if not math.isfinite(number):  # infinity and NaN have no literal for the script
             raise ValueError
         return number
 

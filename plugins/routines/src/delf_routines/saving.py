@@ -198,12 +198,12 @@ class Proposal(NamedTuple):
 
     Args:
         routine: The routine.
-        kept_literals: The names in the argument ``fixed`` of :func:`propose` for which a parameter
+        fixed_names: The names in the argument ``fixed`` of :func:`propose` for which a parameter
             was found. The values of these parameters stay literals in the script.
     """
 
     routine: Routine
-    kept_literals: frozenset[str]
+    fixed_names: frozenset[str]
 
 
 def propose(
@@ -268,7 +268,7 @@ def propose(
         saved_from=task_id,
         answer=shape_of_answer,
     )
-    return Proposal(routine, finder.kept_literals)
+    return Proposal(routine, finder.fixed_names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,8 +334,8 @@ class _LiteralFinder(ast.NodeVisitor):
         self._unavailable_names = {*unavailable_names, *keyword.kwlist}
         # A literal whose parameter would get one of these names stays a literal.
         self._refused_names = refused_names
-        # The values of these literals, and the names that their parameters would have got.
-        self._kept_names: dict[_Key, str] = {}
+        # These literals, each with the name that its parameter would have got.
+        self._fixed_literals: dict[_Key, str] = {}
         # For each node that is being visited, the innermost last: a name for its literals, or None.
         self._name_hints: list[str | None] = [None]
         self._f_string_depth = 0  # the number of f-strings around the node being visited
@@ -343,9 +343,9 @@ class _LiteralFinder(ast.NodeVisitor):
         self.replacements: list[_Replacement] = []
 
     @property
-    def kept_literals(self) -> frozenset[str]:
-        """The refused names that a parameter would have got."""
-        return frozenset(self._kept_names.values())
+    def fixed_names(self) -> frozenset[str]:
+        """The refused names that would be names of parameters."""
+        return frozenset(self._fixed_literals.values())
 
     def visit_Call(self, node: ast.Call) -> None:
         """Visit a call, so that a parameter that replaces a literal argument gets a fitting name.
@@ -535,14 +535,14 @@ class _LiteralFinder(ast.NodeVisitor):
         key = _key(value)
         if key in self.parameters:
             return self.parameters[key]
-        if key in self._kept_names:
+        if key in self._fixed_literals:
             return None
         name = self._name(value, kind)
         # Reserve the name even if the literal is kept, so that the other parameters keep the names
         # that the user has seen.
         self._unavailable_names.add(name)
         if name in self._refused_names:
-            self._kept_names[key] = name
+            self._fixed_literals[key] = name
             return None
         parameter = self.parameters[key] = Parameter(name=name, type=kind, default=value)
         return parameter
