@@ -21,10 +21,10 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Start the timeout for the first request."""
         super().connection_made(transport)
-        self._close_later()
+        self._check_later()
 
-    def _close_later(self) -> None:
-        """Check after the timeout whether a request was made since now, and close if not."""
+    def _check_later(self) -> None:
+        """Schedule a check after the timeout, with the present state of the connection."""
         self.loop.call_later(HEAD_SECONDS, self._close_if_idle, self.cycle, self._is_idle)
 
     @property
@@ -46,4 +46,4 @@ class TimedProtocol(H11Protocol):
         if was_idle and had_no_request:
             self.transport.close()
         else:
-            self._close_later()
+            self._check_later()

@@ -186,7 +186,7 @@ class FactDatabase:
         reset_in_forks(self)
 
     def reset_after_fork(self) -> None:
-        """Open connections of its own in a forked process."""
+        """Forget the parent's connections, so that a forked process opens new ones."""
         self._engine = None
         self._opening = threading.Lock()
 
@@ -560,12 +560,18 @@ def _parse_url(url: str) -> sa.URL:
     return parsed
 
 
-def _message_of(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
-    """Return the message for an error of the database, with the first line of the driver's text."""
+def _message_of(error: SQLAlchemyError, url: sa.URL, participle: str) -> str:
+    """Return the message for an error of the database, with the first line of the driver's text.
+
+    Args:
+        error: The error.
+        url: The URL of the database.
+        participle: What the database cannot be: ``read`` or ``written``.
+    """
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     cause = lines[0] if lines else type(error)
     place = url.render_as_string(hide_password=True)
-    return f"the memory at {place} cannot be {doing}: {cause}"
+    return f"the memory at {place} cannot be {participle}: {cause}"
 
 
 def significant_words(query: str) -> list[str]:
