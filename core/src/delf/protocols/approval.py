@@ -306,7 +306,8 @@ def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:
         if origin["kind"] == "result" and origin["trust"] == "outside":
             names = flow_between(origin["action"], origin["path"], request.action, argument)
             # Names in a result are untrusted: escape characters with a meaning in patterns.
-            flows.append(" -> ".join(re.sub(r"[*?[]", r"[\g<0>]", name) for name in names))
+            escaped_names = [re.sub(r"[*?[]", r"[\g<0>]", name) for name in names]
+            flows.append(" -> ".join(escaped_names))
     return tuple(dict.fromkeys(flows))
 
 

@@ -412,8 +412,11 @@ def check_script(code: str) -> LimitReached | None:
     """
     if len(code) <= MAX_SCRIPT:
         return None
-    message = f"the script has {len(code):,} characters, and the limit is {MAX_SCRIPT:,}: "
-    return LimitReached(limit="script", message=message + "put data into files")
+    message = (
+        f"the script has {len(code):,} characters, and the limit is {MAX_SCRIPT:,}: "
+        "put data into files"
+    )
+    return LimitReached(limit="script", message=message)
 
 
 class SandboxSession(Protocol):

@@ -142,8 +142,8 @@ class Tokens:
             # The connection's own command names the configured file as an OAuth client. There is no
             # stored login if this file is a finished login instead.
             hint = f"run {self._login_command if self._stored_login else LOGIN}"
-        # Include the token server's message, because the cause may be another one, such as a wrong
-        # clock.
+        # Include the token server's message, because something else, such as a wrong clock, may be
+        # the cause.
         return LoginError(
             f"{self._name}: the login is expired or revoked ({_first_line(error)})", hint=hint
         )

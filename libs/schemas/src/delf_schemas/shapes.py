@@ -352,7 +352,7 @@ class Shapes:
     def _most_informative_text(self, parts: list[Any], depth: int, mode: Mode) -> str:
         """Return the type of the most informative part of ``allOf``; the first of equal parts."""
         texts = [self._type_text(part, depth, mode) for part in parts]
-        # Of {"maxLength": 9}, {"type": "string"} and {"enum": ["a"]}, the last says most.
+        # False sorts before True: "Any" says least, then "dict", and a Literal says most.
         return min(
             texts,
             key=lambda text: (text == "Any", text == "dict", not text.startswith("Literal[")),
