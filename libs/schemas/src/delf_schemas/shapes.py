@@ -519,7 +519,7 @@ def _literal_type(values: list[Any], extent: Extent) -> str:
 
 
 def _literal_texts(values: list[Any], extent: Extent) -> Iterator[str]:
-    """Yield the values of an enumeration as Python; ``...`` in place of those beyond the limits.
+    """Yield the values of an enumeration as Python; ``...`` for all values beyond the limits.
 
     The first value is yielded even if it is too long.
     """
