@@ -8,6 +8,7 @@ import shlex
 import sys
 import urllib.parse
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,6 +233,18 @@ def test_wider_login_satisfies_narrower_scopes(google: GoogleServer, project: De
     store.write("work", CLIENT_ID, login)
     other = project.run("google", "status", "-c", "mail", "--account", "work").succeeded()
     assert other.stdout == "work: logged in, for mail\n"
+
+
+def test_account_that_settings_refuse_is_refused(project: DelfProject) -> None:
+    status = project.run("google", "status", "--account", "../work")
+    assert status.exit_code == 2
+    assert "use letters, digits" in status.stderr
+
+
+def test_unreadable_login_counts_as_missing(tmp_path: Path) -> None:
+    store = TokenStore(tmp_path)
+    store.path("default", CLIENT_ID).mkdir()  # a folder in place of the file
+    assert store.read("default", CLIENT_ID) is None
 
 
 def test_stored_login_file_needs_no_login(google: GoogleServer, project: DelfProject) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,9 +17,18 @@ from delf_google.connection import SCOPE_URL_PREFIX, GoogleConnection
 from delf_google.credentials import client_of, is_login, read_json
 from delf_google.errors import LOGIN
 from delf_google.login import can_browse, revoke, sign_in
+from delf_google.settings import ACCOUNT_PATTERN
 from delf_google.store import TokenStore
 
 _TYPES: Final = ("gmail", "drive", "sheets", "docs", "calendar")
+
+
+def _check_account(_: click.Context, __: click.Parameter, account: str | None) -> str | None:
+    """Return the value of ``--account``; raise for a name that the settings refuse."""
+    if account and re.fullmatch(ACCOUNT_PATTERN, account) is None:
+        raise click.BadParameter("use letters, digits, and . @ - _, at most 64 characters")
+    return account
+
 
 _LOGIN_OPTIONS: Final = (
     click.option(
@@ -37,6 +47,7 @@ _LOGIN_OPTIONS: Final = (
     click.option(
         "--account",
         metavar="NAME",
+        callback=_check_account,
         help="The login's name, if there are several and no connection names one.",
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from delf.settings import HttpUrl, LocalPath, PluginSettings, SecretStr
+
+ACCOUNT_PATTERN: Final = r"^[A-Za-z0-9_.@-]{1,64}$"
 
 
 class GoogleSettings(PluginSettings):
@@ -34,7 +36,7 @@ class GoogleSettings(PluginSettings):
     )
     account: str = Field(
         default="default",
-        pattern=r"^[A-Za-z0-9_.@-]{1,64}$",
+        pattern=ACCOUNT_PATTERN,
         description="The account of a `delf google login`, if there are several logins.",
     )
     base_url: HttpUrl | None = Field(

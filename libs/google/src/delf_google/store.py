@@ -36,7 +36,7 @@ class TokenStore:
         """Return a login in google-auth's JSON format; None if there is no readable login."""
         try:
             content: Any = json.loads(self.path(account, client_id).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError, RecursionError):
+        except (OSError, ValueError, RecursionError):
             return None
         if isinstance(content, dict):
             return cast("dict[str, Any]", content)
