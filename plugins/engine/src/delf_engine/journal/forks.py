@@ -275,11 +275,12 @@ def _start_of_fork(start: TaskStarted, user: str | None, setup: Mapping[str, Any
     changed_setup.pop(ASKED_FROM, None)  # the network address of the other task's submitter
     changed_setup |= setup
     if start.user != user:  # the task's text was written by the other task's user
-        # The other user chose the options of the command, such as to approve all calls.
-        no_options: dict[str, Any] = {"flags": {}, "overrides": []}
-        for name, nothing in no_options.items():
-            if name in changed_setup:  # only the command line records these
-                changed_setup[name] = nothing
+        # Drop the options of the command, which the other user chose, such as to approve all calls.
+        # Only the command line records such options.
+        if "flags" in changed_setup:
+            changed_setup["flags"] = {}
+        if "overrides" in changed_setup:
+            changed_setup["overrides"] = []
         authors = (*start.setup.get(OTHER_AUTHORS_KEY, ()), name_of_user(start.user))
         changed_setup[OTHER_AUTHORS_KEY] = list(dict.fromkeys(authors))
     return replace(

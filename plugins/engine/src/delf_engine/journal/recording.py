@@ -292,8 +292,10 @@ class Recording:
                 self._pieces_of_incomplete_reply[event.purpose] = []
             case ev.ModelFailed():
                 self._add_incomplete_reply(event.purpose)
-            case ev.ModelWrote():  # ignored if it comes after the complete reply
-                self._pieces_of_incomplete_reply.get(event.purpose, []).append(event)
+            case ev.ModelWrote():
+                pieces = self._pieces_of_incomplete_reply.get(event.purpose)
+                if pieces is not None:  # None after the complete reply
+                    pieces.append(event)
             case ev.ModelReplied():
                 self._pieces_of_incomplete_reply.pop(event.purpose, None)
                 self.replies[event.purpose].append(

@@ -133,8 +133,8 @@ class TaskPipeline:
             if isinstance(result, str) and self._run.config.learn:
                 await learn(self._run, result)
         except UnrecordedEventError as error:
-            # The journal did not store a step of learning. The task is left without an end, and
-            # learns when it is resumed.
+            # The journal did not store an event, such as the start or a step of learning. The task
+            # is left without an end, and continues when it is resumed.
             result = error
         except asyncio.CancelledError:
             # Wait until the cancellation is recorded, even if this method is cancelled again.

@@ -30,8 +30,8 @@ async def select_tools(run: TaskRun, seconds: float) -> None:
 
     The setting ``prefilter_mode`` decides. With ``off``, all tools are shown. A prefilter that the
     setting names always chooses. With ``auto``, all tools are shown if their descriptions fit the
-    budget. Otherwise an installed prefilter chooses first, and then the words that the tools share
-    with the task. A resumed task shows the tools that were recorded.
+    budget. Otherwise the tools that an installed prefilter chooses come first, and then the tools
+    that share the most words with the task. A resumed task shows the tools that were recorded.
 
     Args:
         run: The task, whose tools are replaced by the selection.

@@ -591,7 +591,7 @@ class _WholeAnswer:
             joined_text: The answer so far; None if it is not clear where the reply continues the
                 earlier text.
         """
-        is_call_truncated = bool(reply.calls)
+        is_call_truncated = bool(reply.calls)  # a truncated reply ends in its last call, if any
         has_text = joined_text is not None and joined_text.strip() != ""
         can_continue = has_text and not is_call_truncated
         # A model that has to restart also sees the incomplete answer.

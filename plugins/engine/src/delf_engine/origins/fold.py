@@ -295,9 +295,8 @@ class Origins:
 
     def _record_result(self, event: CallFinished) -> None:
         """Record a call's result with its trust: ``own`` for the user's data, else ``outside``."""
-        # If the call's start is missing, its arguments are unknown.
-        unknown = PastCall(event.call_id, event.action, "outside", {})
-        call = self._history.calls.get(event.call_id, unknown)
+        call_without_start = PastCall(event.call_id, event.action, "outside", {})
+        call = self._history.calls.get(event.call_id, call_without_start)
         call.result = event.error if event.result is None else event.result
         call.has_failed = event.status != "ok"
         if call.trust == "own" and call.connection in self._history.tainted_connections:

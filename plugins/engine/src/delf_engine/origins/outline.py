@@ -450,7 +450,7 @@ class Outline:
         """Return whether a value has the fields of a dict in the outline."""
         fields = fields_of(value)
         if fields is not None:
-            names = [getattr(key, "value", None) for key in node.keys]
+            names = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
             planned = dict(zip(names, node.values, strict=True))
             return self._fields_fit(planned, fields, path, may_differ)
         # The value may be a list with one record: many services accept ``[{"name": "Ada"}]`` and
@@ -525,7 +525,8 @@ class Outline:
         if not _are_planned(script_sources, planned_sources):
             return False
         # For a planned ``find(sender="Bob")``, each past ``find`` must have set ``sender``, to any
-        # value: without ``sender``, it may have returned records that the user did not ask for.
+        # value. Without ``sender``, the call may have returned records that the user did not ask
+        # for.
         return all(map(self._are_parameters_set_by_past_calls, calls_in(planned_node)))
 
     def _are_parameters_set_by_past_calls(self, planned_call: ast.Call) -> bool:

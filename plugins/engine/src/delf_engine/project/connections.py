@@ -142,7 +142,7 @@ def _from_entry(host: PluginHost, entry: ConnectionEntry) -> Connection:
 
 
 def _from_spec(host: PluginHost, spec: ConnectionSpec, entry: ConnectionEntry) -> Connection:
-    if spec.input_files:
+    if spec.input_files:  # delf itself adds such a connection
         tasks = "every task" if spec.input_files == "always" else "each task with input files"
         raise ConnectionConfigurationError(
             f"{entry.where}: {tasks} already has it", hint="leave it out; --file gives input files"
@@ -219,17 +219,18 @@ def _require_accepted(
     common_parameters = ("name", "allow", "confirm", "metadata", "trust", "contents")
     setting_names = [name for name in parameters if name not in common_parameters]
     for key in arguments:
-        if key not in parameters and key in common_parameters:
+        if key in parameters:
+            continue
+        if key in common_parameters:
             constructor = getattr(factory, "__qualname__", "its constructor")
             raise PluginError(
                 f"{entry.where}: {owner}: {constructor} does not take {key!r}",
                 hint="__init__ takes **settings, and gives them to super().__init__(**settings)",
             )
-        if key not in parameters:
-            raise ConnectionConfigurationError(
-                f"{entry.where}: unknown setting {key!r}{did_you_mean(key, setting_names)}",
-                hint=f"its settings: {', '.join(setting_names)}",
-            )
+        raise ConnectionConfigurationError(
+            f"{entry.where}: unknown setting {key!r}{did_you_mean(key, setting_names)}",
+            hint=f"its settings: {', '.join(setting_names)}",
+        )
     for name in setting_names:
         if parameters[name].default is inspect.Parameter.empty and name not in arguments:
             raise ConnectionConfigurationError(

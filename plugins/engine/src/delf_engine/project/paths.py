@@ -46,9 +46,10 @@ def links_outside(texts: Iterable[str], root: Path) -> dict[str, str]:
             if full_path is None or full_path == root:
                 continue
             target = _resolved(full_path)
-            if target is None or not target.is_relative_to(root):
-                name = full_path.relative_to(root).as_posix()
-                targets[name] = "a link that leads to itself" if target is None else str(target)
+            if target is not None and target.is_relative_to(root):
+                continue
+            name = full_path.relative_to(root).as_posix()
+            targets[name] = "a link that leads to itself" if target is None else str(target)
     return targets
 
 

@@ -193,7 +193,8 @@ def load_project(
         trust = Trust.here(folder.root) if trust else Trust.here()
     trust.check(folder.root, folder.items)
     # The process takes precedence over ``.env``, which takes precedence over the stored keys.
-    # A reference in ``.env``, such as ``${HOME}``, may name a variable of the two others.
+    # A reference in ``.env``, such as ``${HOME}``, may name a stored key or a variable of the
+    # process.
     env_variables = folder.env.variables({**stored_keys, **process_variables})
     variables = {**stored_keys, **env_variables, **process_variables}
     # A copy, because some settings of the file are moved to where they take effect.
