@@ -1079,7 +1079,7 @@ def _check_callback(option: str, callback: object) -> None:
 
 
 def keep_cancelled_tasks_resumable(agent: Agent[Any]) -> None:
-    """Keep tasks resumable by any process although they are cancelled from now on.
+    """Let any process resume the tasks that are cancelled from now on.
 
     The journal then does not record the end of a cancelled task.
 

@@ -58,7 +58,7 @@ class AgentTools:
                 self.connections, self._permissions, permissions, strict=True
             ):
                 if old != new:  # the program has set ``allow`` or ``confirm``
-                    # Let a failure raise: the earlier actions have the old permissions.
+                    # Not in a ``try``: the earlier actions have the old permissions.
                     self.tools = await self.tools.with_reloaded(connection)
             self._permissions = permissions
             for connection in self._connections_with_changing_actions:

@@ -75,8 +75,8 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _option(option: object) -> str:
     """Return an option of a question, which has to be a text."""
-    # The answer is a text, so a script that compares the answer with an option that is a number
-    # would never find the two equal.
+    # The answer is a text: if a script compared the answer with a number, the two would never be
+    # equal.
     if isinstance(option, str):
         return option
     raise ToolRefusedError(

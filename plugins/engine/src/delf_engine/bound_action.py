@@ -62,7 +62,6 @@ class BoundAction:
         results of the connection.
         """
         connection = self.connection
-        # The user may have set one trust for all results of the connection.
         has_fixed_trust = isinstance(getattr(connection, "trust", None), str)
         if has_fixed_trust or not isinstance(connection, SupportsResultTrust):
             return None

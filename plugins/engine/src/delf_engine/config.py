@@ -417,7 +417,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     )
     @classmethod
     def _tuple_of_one(cls, value: Any) -> Any:
-        """Convert a single text or path to a list of it."""
+        """Convert a single text or path to a tuple with this item."""
         return one_or_more(value) if isinstance(value, (str, os.PathLike)) else value
 
     @field_validator("approval_rules", mode="before")

@@ -220,17 +220,18 @@ def _certain_children(node: ast.AST) -> Iterable[ast.AST]:
 
 def _may_leave(node: ast.AST) -> bool:
     """Return whether a statement may skip the statements after it, as ``return`` does."""
-    for part in _walk(node):
-        match part:
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if (
-                name in _ENDING_FUNCTIONS
-            ):
-                return True
-            case _ if isinstance(part, _LEAVING_STATEMENTS):
-                return True
-            case _:
-                pass
-    return False
+    return any(
+        isinstance(part, _LEAVING_STATEMENTS) or _is_ending_call(part) for part in _walk(node)
+    )
+
+
+def _is_ending_call(node: ast.AST) -> bool:
+    """Return whether a syntax node is a call that ends the script, such as ``exit()``."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name in _ENDING_FUNCTIONS
+        case _:
+            return False
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:

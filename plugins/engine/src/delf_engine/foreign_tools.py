@@ -68,7 +68,8 @@ def as_connections(items: Any) -> tuple[ConnectionLike, ...]:
     connections: list[ConnectionLike] = []
     is_single_tool = isinstance(items, ConnectionLike) or _is_named(items)
     # one_or_more() would divide a tool that is iterable, such as a pydantic object, into its parts.
-    for item in (items,) if is_single_tool else one_or_more(items):
+    item_list: Sequence[Any] = (items,) if is_single_tool else one_or_more(items)
+    for item in item_list:
         functions = None if isinstance(item, ConnectionLike) else foreign_functions(item)
         if functions is None:
             connections.append(as_connection(item))
@@ -415,7 +416,7 @@ def _make_function(
         is_required = schema_name in required_names
         parameters.append(_parameter(python_name, part, hint, is_required=is_required))
 
-    def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    def by_schema_name(keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments by their names in the schema; leave out optional None values."""
         given: dict[str, Any] = {}
         for python_name, value in keywords.items():
@@ -426,10 +427,10 @@ def _make_function(
         return given
 
     async def call_async(**keywords: Any) -> Any:
-        return await implementation(**arguments(keywords))
+        return await implementation(**by_schema_name(keywords))
 
     def call(**keywords: Any) -> Any:
-        return implementation(**arguments(keywords))
+        return implementation(**by_schema_name(keywords))
 
     function: Any = call_async if inspect.iscoroutinefunction(implementation) else call
     function.__name__ = function.__qualname__ = _python_identifier(name)

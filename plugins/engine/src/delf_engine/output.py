@@ -198,7 +198,8 @@ def output_folder(folder: str | None, past: Sequence[Event]) -> OutputFolder:
     """
     written = {event.label: event.path for event in past if isinstance(event, FileWritten)}
     own_events = past[copied_event_count(past) :]  # a fork begins with events of another task
-    return OutputFolder(folder, written, own_events[0].at if own_events else math.inf)
+    beginning = own_events[0].at if own_events else math.inf
+    return OutputFolder(folder, written, since=beginning)
 
 
 class OutputFiles:
@@ -336,10 +337,10 @@ def check_output_folder(folder: str | None) -> None:
         # A folder that does not exist yet is created with the first file, so its parent decides.
         existing = next(each for each in (path, *path.parents) if each.exists())
         is_folder = existing.is_dir()
-        usable = is_folder and os.access(existing, os.W_OK | os.X_OK)
+        is_usable = is_folder and os.access(existing, os.W_OK | os.X_OK)
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigurationError(f"the output folder {folder!r} cannot be used: {error}") from error
-    if not usable:
+    if not is_usable:
         problem = "may not be written to" if is_folder else "is not a folder"
         raise ConfigurationError(
             f"the output folder {folder!r} cannot be used: {existing} {problem}"

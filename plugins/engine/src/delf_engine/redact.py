@@ -182,7 +182,7 @@ class Redactor:
         """Redact an error and its causes in place.
 
         A cause that contains a secret, or a URL with a password, is replaced by a
-        :class:`ForeignError`.
+        :class:`ForeignError`, unless the cause is itself a :class:`DelfError`.
         """
         redact = self.redact_failure
         error.message = redact(error.message)
@@ -210,9 +210,9 @@ class Redactor:
         return error
 
     def _redact_cause(self, error: BaseException | None) -> BaseException | None:
-        """Return an error unchanged, or a redacted copy if its text contains a secret.
+        """Return an error unchanged, or redacted if its text contains a secret.
 
-        A :class:`DelfError` keeps its class; any other copy is a :class:`ForeignError`.
+        A :class:`DelfError` is redacted in place; any other error becomes a :class:`ForeignError`.
         """
         if error is None:
             return None
@@ -220,7 +220,7 @@ class Redactor:
         redacted = self.redact_failure(formatted)
         if redacted == formatted:
             return error
-        # A DelfError keeps its class, which decides about retries.
+        # The class of a DelfError decides about retries.
         if isinstance(error, DelfError):
             return self.redact_error(error)
         return ForeignError(redacted.rstrip())

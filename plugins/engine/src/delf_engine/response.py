@@ -99,8 +99,8 @@ class Response(Generic[T]):
             BudgetExceededError: If the task failed with this error.
         """
         error = self.exception
-        never_begun = isinstance(error, (ConfigurationError, BudgetExceededError))
-        if never_begun and not self._has(ModelReplied):
+        can_precede_task = isinstance(error, (ConfigurationError, BudgetExceededError))
+        if can_precede_task and not self._has(ModelReplied):
             # Without the traceback through the agent's own loop, where the error was first raised.
             raise error.with_traceback(None)
 

@@ -561,8 +561,8 @@ class RuntimeLoop:
         An exception of the work is raised. It is also marked as retrieved, because asyncio would
         log the exception if no caller is left to retrieve it.
         """
-        # post() runs this coroutine as an asyncio task of its own, which ends with the exception.
         Permit.of_task.set(None)  # a task that calls post() does not wait for this work
+        # post() runs this coroutine as an asyncio task of its own, which ends with the exception.
         own_task = asyncio.current_task()
         if own_task is not None:
             own_task.add_done_callback(_retrieve_exception)

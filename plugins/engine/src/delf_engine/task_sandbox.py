@@ -57,8 +57,8 @@ class TaskSandbox:
     def open(self) -> asyncio.Task[SandboxSession]:
         """Start opening a session in the background, unless a session is open or opening."""
         if self._opening is None:
-            # At the limit, the task lets calls in flight end and then ends the script. The higher
-            # limit of the sandbox ends a script that ignores this.
+            # At the limit, delf lets the calls in flight end, and then ends the script. The sandbox
+            # has a higher limit, for a script that makes calls nevertheless.
             limits = self._spec.limits
             sandbox_limits = replace(limits, calls=2 * limits.calls + _SPARE_CALLS)
             opening = self._sandbox.backend.open(replace(self._spec, limits=sandbox_limits))

@@ -49,8 +49,8 @@ def make_sandbox(
     limits = {field.name for field in dataclasses.fields(Limits)} | set(LIMIT_NAMES)
     extra = {name: value for name, value in sandbox_config.items() if name not in limits}
     parameters = inspect.signature(host.resolve(spec)).parameters
-    # These options do not raise an error, so that a configuration that has them also works with a
-    # backend that does not support them.
+    # Drop such options instead of raising an error: one configuration then works with backends that
+    # support them and with others.
     for name in _IGNORED_IF_UNSUPPORTED:
         if name not in parameters:
             extra.pop(name, None)

@@ -90,8 +90,10 @@ class Measured:
         measured: Isolation
         if not self.can_make_system_calls:
             measured = "interpreter"  # without system calls, the kernel cannot be tested
+        elif self.has_own_kernel:
+            measured = "vm"
         else:
-            measured = "vm" if self.has_own_kernel else "container"
+            measured = "container"
         return min(claimed, measured, key=isolation_rank)
 
 
