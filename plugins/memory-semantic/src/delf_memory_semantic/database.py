@@ -566,7 +566,7 @@ def _message_of(error: SQLAlchemyError, url: sa.URL, participle: str) -> str:
     Args:
         error: The error.
         url: The URL of the database.
-        participle: What the database cannot be: ``read`` or ``written``.
+        participle: The word after "cannot be" in the message: ``read`` or ``written``.
     """
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     cause = lines[0] if lines else type(error)
