@@ -169,12 +169,11 @@ def find_requests(
         is_in_wanted_state = record.waits or not waiting
         if is_readable and is_in_wanted_state and request_id.startswith(prefixes):
             found.append(record)
-    # For a prefix, an unreadable event may belong to the wanted request, or to a second request
-    # with the prefix. A whole id belongs to one request only.
-    is_whole_id = any(record.requested.request_id in prefixes for record in found)
-    may_be_hidden = bool(id_prefix) and not is_whole_id
+    # An unreadable event may hide another request with the prefix. If the prefix is the whole id of
+    # a found request, there is no other.
+    is_found_by_whole_id = any(record.requested.request_id in prefixes for record in found)
     errors = list(errors_by_task.values())
-    if errors and may_be_hidden:
+    if errors and id_prefix and not is_found_by_whole_id:
         raise errors[0]
     for error in errors:
         warn_of_unreadable("the requests of a task are not listed", error.message)
@@ -222,17 +221,15 @@ def _add_event(requests: dict[str, RequestRecord], event: Event, task: TaskRecor
     """
     if isinstance(event, ApprovalRequested):
         requests[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
-        return
-    if not isinstance(event, (ApprovalDecided, *_EVENTS_BEFORE_DECISION)):
-        return
-    record = requests.get(event.request_id)
-    if record is None:
-        return
-    if isinstance(event, ApprovalDecided):
-        changed = replace(record, decided=event, task=task)
-    else:
-        changed = replace(record, discussion=(*record.discussion, event), task=task)
-    requests[event.request_id] = changed
+    elif isinstance(event, (ApprovalDecided, *_EVENTS_BEFORE_DECISION)):
+        record = requests.get(event.request_id)
+        if record is None:
+            return
+        if isinstance(event, ApprovalDecided):
+            changed = replace(record, decided=event, task=task)
+        else:
+            changed = replace(record, discussion=(*record.discussion, event), task=task)
+        requests[event.request_id] = changed
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:
@@ -247,7 +244,7 @@ def find_remembered(connection: Connection) -> list[RememberedDecision]:
     for (key,) in rows:
         try:
             revoked = _revoked_ids(connection, key)
-            remembered = [*_remembered_in(connection, key, everybody)]
+            remembered = list(_remembered_in(connection, key, everybody))
         except UnreadableEventError as error:
             warn_of_unreadable("the decisions about a task are not remembered", error.message)
             continue

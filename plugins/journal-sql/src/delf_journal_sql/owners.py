@@ -114,7 +114,7 @@ class Owner:
             "heartbeat": connection.now(),
             "lease": self.lease,
         }
-        # Delete and insert, because SQLite and PostgreSQL have different upsert statements.
+        # Replace the row of the last heartbeat. The tasks keep their owner, whose key is the same.
         self.leave(connection)
         connection.insert("delf_owners", tuple(row), [tuple(row.values())])
 

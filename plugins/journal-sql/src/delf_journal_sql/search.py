@@ -53,17 +53,16 @@ _SUMS: Final = (
 
 
 def terms_of(text: str) -> Sequence[tuple[str, ...]]:
-    """Split a search text into phrases, each a tuple of consecutive words.
+    """Split a search text into terms, each a tuple of words that must follow each other.
 
-    A text in double quotes is one phrase. So is any other text between blanks: ``ada@example.org``
-    becomes ``("ada", "example", "org")``.
+    A text in double quotes is one term. Any other text is split at blanks; the term of
+    ``ada@example.org`` is ``("ada", "example", "org")``.
     """
     terms: list[tuple[str, ...]] = []
     for number, part in enumerate(text.split('"')):
-        if number % 2:  # the text between two quotes
-            terms.append(tuple(words_of(part)))
-        else:  # `ada@example.org` is one term of three words
-            terms += [tuple(words_of(chunk)) for chunk in part.split()]
+        is_quoted = number % 2 == 1
+        chunks = [part] if is_quoted else part.split()
+        terms += [tuple(words_of(chunk)) for chunk in chunks]
     return [term for term in terms if term]
 
 
@@ -181,8 +180,8 @@ def _matching_events(
     query = database.text_search.query(terms)
     while True:
         index_keys = _matching_index_keys(connection, database, query, before_task)
-        # The keys begin with the newest event, so each task keeps its earliest event, which is set
-        # last.
+        # The keys run from the newest to the earliest event, and the last key of a task replaces
+        # the others. So each task keeps its earliest event.
         event_by_task = {event_at(index_key)[0]: index_key for index_key in index_keys}
         is_last_batch = len(index_keys) < _BATCH_SIZE
         if not is_last_batch and len(event_by_task) > 1:

@@ -22,7 +22,7 @@ def begin(connection: Connection, session: SessionRecord) -> None:
         "DELETE FROM delf_sessions WHERE until < :now AND began < :before",
         {"now": session.began, "before": session.began - _KEPT_SECONDS},
     )
-    # ``holder`` is the user of the person's tasks; ``way`` is the login method.
+    # The columns ``holder`` and ``shown_key`` get the fields ``user`` and ``key``.
     connection.execute(
         f"INSERT INTO delf_sessions ({_COLUMNS}) VALUES (:digest, :name, :began, :until, "  # noqa: S608 - only names of this module
         ":user, :key, :way, :client, :browser)",

@@ -18,7 +18,7 @@ _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(h|hours?|d|days?|w|week
 _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
-def _seconds(value: Any) -> Any:
+def _parse_duration(value: Any) -> Any:
     """Convert a duration such as ``90 days`` to seconds; return other values unchanged."""
     match = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     if match is None:
@@ -28,7 +28,7 @@ def _seconds(value: Any) -> Any:
     return float(number) * _UNITS[first_letter]
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
+Seconds = Annotated[float, BeforeValidator(_parse_duration), Field(gt=0)]
 
 
 class JournalSettings(PluginSettings):
@@ -93,7 +93,7 @@ class JournalSettings(PluginSettings):
     @field_validator("keep_prompts", mode="before")
     @classmethod
     def _as_seconds(cls, value: Any) -> Any:
-        return _seconds(value)
+        return _parse_duration(value)
 
     @field_validator("url", mode="before")
     @classmethod

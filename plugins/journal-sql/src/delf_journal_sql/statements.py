@@ -76,4 +76,5 @@ def insert_statements(
         while len(rows) - start >= size:
             chunk = rows[start : start + size]
             start += size
-            yield head + ", ".join([row_text] * size) + tail, [v for row in chunk for v in row]
+            values = [value for row in chunk for value in row]
+            yield head + ", ".join([row_text] * size) + tail, values

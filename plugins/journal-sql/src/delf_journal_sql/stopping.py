@@ -36,7 +36,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
     record = await journal.task(task_id)
     if record.state.is_terminal:
         return False
-    # Subscribe before the state is read, so that no later end of the task is missed.
+    # Subscribe before the state is read again, so that no later end of the task is missed.
     new_events = journal.subscribe(task_id)
     deadline = time.monotonic() + STOP_SECONDS
     is_requested = False

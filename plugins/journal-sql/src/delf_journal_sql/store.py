@@ -526,10 +526,7 @@ def _unused_files(connection: Connection, paths: set[str]) -> set[str]:
 
 
 def was_removed(connection: Connection, task_id: str) -> bool:
-    """Return True if a task with this id was removed recently.
-
-    Rows of the table are kept for 90 days.
-    """
+    """Return True if a task with this id was removed in the last 90 days."""
     rows = connection.execute(
         "SELECT 1 FROM delf_removed WHERE task_id = :task_id", {"task_id": task_id}
     )

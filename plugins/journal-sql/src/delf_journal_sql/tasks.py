@@ -279,8 +279,8 @@ class Appending:
             raise _gap_error(event, 0)
         # A task that was queued with TaskQueued is begun by a runner's next event.
         begins_queued_task = task.state == TaskState.QUEUED and not isinstance(event, TaskQueued)
-        is_continued = begins_queued_task or task.state == TaskState.RUNNING
-        if is_continued and not is_held:
+        must_be_held = begins_queued_task or task.state == TaskState.RUNNING
+        if must_be_held and not is_held:
             # _create_tasks() has made this process the owner of a new task already.
             if task.owner != self._claims.owner.key:
                 self._claim(task_id)

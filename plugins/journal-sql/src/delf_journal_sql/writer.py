@@ -145,10 +145,10 @@ class Writer:
             self._claims.hold(task_id)
 
         def after_failure() -> None:
-            # The claim may have been stored in spite of the failure. The heartbeats of this process
-            # would then keep the task from all other processes. A held task belongs to another
-            # agent of this process.
-            if task_id not in self._claims.held:
+            # The claim may have been stored in spite of the failure. Release it later; otherwise
+            # the heartbeats of this process would keep the task from all other processes.
+            is_of_another_agent = task_id in self._claims.held
+            if not is_of_another_agent:
                 self._claims.unreleased.add(task_id)
 
         return Call(claim, write=True, on_commit=after_commit, on_failure=after_failure)
@@ -405,15 +405,15 @@ class Writer:
 
 def _group_appends(batch: list[Append | Call]) -> list[list[Append] | Call]:
     """Group adjacent appends, keeping the order: append, append, call → [append, append], call."""
-    runs: list[list[Append] | Call] = []
+    groups: list[list[Append] | Call] = []
     for operation in batch:
         if isinstance(operation, Call):
-            runs.append(operation)
-        elif runs and isinstance(runs[-1], list):
-            runs[-1].append(operation)
+            groups.append(operation)
+        elif groups and isinstance(groups[-1], list):
+            groups[-1].append(operation)
         else:
-            runs.append([operation])
-    return runs
+            groups.append([operation])
+    return groups
 
 
 def _refused_event_error(event: Event, error: Exception) -> DelfError:
