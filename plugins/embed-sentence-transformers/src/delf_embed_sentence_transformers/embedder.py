@@ -101,16 +101,17 @@ def _hub_name(name: str) -> str:
 
 
 def _check_cached(name: str) -> None:
+    """Raise ConfigurationError if a model is neither a folder nor in the cache."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     if Path(name).is_dir():
         return
     try:
-        cached = try_to_load_from_cache(_hub_name(name), "config.json")
+        cached_path = try_to_load_from_cache(_hub_name(name), "config.json")
     except HFValidationError as error:
         raise _missing_error(name) from error
-    if not isinstance(cached, str):
+    if not isinstance(cached_path, str):
         raise _missing_error(name)
 
 
@@ -190,8 +191,8 @@ class SentenceTransformersEmbedder:
         with self._lock:
             load_future = self._load_future
             if load_future is None or _has_failed(load_future):
-                # Load the model in its own thread, because an event loop does not wait for it at
-                # its end.
+                # Not with asyncio.to_thread(): asyncio.run() would wait for such a thread at its
+                # end.
                 load_future = Future[_LoadedModel]()
                 self._load_future = load_future
                 arguments = (load_future, self._name, self._device, self._download)
@@ -218,7 +219,7 @@ def _encode(model: Any, name: str, texts: list[str], kind: EmbeddingKind) -> Any
     prefix = prefix_of(name, kind, model.prompts or {})
     vectors = model.encode(
         [prefix + text for text in texts],
-        prompt="",
+        prompt="",  # ``prefix`` takes its place
         batch_size=len(texts) or 1,
         show_progress_bar=False,
     ).astype(np.float32)

@@ -32,11 +32,12 @@ def path_of(root: Path, name: str) -> Path:
     Raises:
         ConfigurationError: If there is no such file.
     """
-    candidates = [root / FOLDER / f"{name}{suffix}" for suffix in _FILE_SUFFIXES]
     file_path = expand_home(name)
     is_path = file_path.suffix in _FILE_SUFFIXES or len(file_path.parts) > 1
     if is_path:
         candidates = [file_path]
+    else:
+        candidates = [root / FOLDER / f"{name}{suffix}" for suffix in _FILE_SUFFIXES]
     for path in candidates:
         if path.is_file():
             return path

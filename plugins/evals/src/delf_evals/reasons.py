@@ -17,8 +17,8 @@ _COMPARING_CHECKS: Final = ("Equals", "EqualsExpected")
 
 
 def expectation_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> str | None:
-    """Return a check's arguments, which say what it expects, as a short text; None without any."""
-    # EqualsExpected has no arguments, because it expects the answer that the case has.
+    """Return what a check expects, as a short text; None for a check without arguments."""
+    # EqualsExpected has no arguments, but expects the answer that the case has.
     if check.source.arguments is None and check.source.name != "EqualsExpected":
         return None
     text = _text(_wanted(check, case))

@@ -51,13 +51,15 @@ class CheckResult(BaseModel):
         return f"{self.name}: {'; '.join(words)}" if words else self.name
 
     def _already_says(self, wanted: str) -> bool:
-        """Return True if the check's name or reason contains the expected text.
+        """Return True if ``wanted`` is a quoted text that the check's name or reason contains.
 
-        The name ``WroteFile a.csv`` contains the expected text ``'a.csv'``, for example.
+        The name ``WroteFile a.csv`` contains ``'a.csv'``, for example.
         """
         is_quoted = wanted[0] in "'\""
-        is_in_name = self.name.endswith(f" {wanted[1:-1]}")
-        return is_quoted and (is_in_name or wanted in (self.reason or ""))
+        unquoted = wanted[1:-1]
+        is_in_name = self.name.endswith(f" {unquoted}")
+        is_in_reason = self.reason is not None and wanted in self.reason
+        return is_quoted and (is_in_name or is_in_reason)
 
 
 class CallMade(BaseModel):

@@ -129,13 +129,8 @@ def _part(name: str, data: bytes) -> Part:
 
 
 def _media_type(name: str, data: bytes) -> str | None:
-    """Return the media type of a file.
-
-    It depends on the first bytes of the file, the file's name, and whether the content is text.
-
-    None if the type is unknown.
-    """
-    # First, the content decides: providers refuse an image of a wrong type, and the extension of a
+    """Return the media type of a file from its content and its name; None if unknown."""
+    # The content decides first: providers refuse an image of a wrong type, and the extension of a
     # file name is often wrong.
     for signature, kind in _SIGNATURES.items():
         if data.startswith(signature):

@@ -117,7 +117,8 @@ class RecordedModel:
     def _mismatch(self, description: dict[str, object]) -> RecordingMismatch:
         """Return the error for a request that no unused entry matches.
 
-        Its message has the differences between the request and the next unused entry.
+        The message shows the differences between the request and the next unused entry, which is
+        one for the same purpose if there is any.
         """
         if not self._unused:
             return RecordingMismatch(
@@ -127,7 +128,7 @@ class RecordedModel:
         same_purpose = [
             e for e in entries if e.request.get("purpose") in (None, description["purpose"])
         ]
-        entry = (same_purpose or entries)[0]
+        entry = same_purpose[0] if same_purpose else entries[0]
         return RecordingMismatch(
             f"the recording {self._path} has no answer to this request; it has {len(entries)} "
             f"unused entries (of {self._count}), and the next, line {entry.line}, differs:\n"

@@ -34,8 +34,9 @@ def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
         entries: The known actions.
     """
     names_by_text = {display_name(entry).lower(): entry.name for entry in entries}
-    full_names = (names_by_text.get(name.replace(".", ":").lower()) for name in _NAME.findall(text))
-    return tuple(dict.fromkeys(name for name in full_names if name is not None))
+    mentioned = [name.replace(".", ":").lower() for name in _NAME.findall(text)]
+    known_names = [names_by_text[name] for name in mentioned if name in names_by_text]
+    return tuple(dict.fromkeys(known_names))
 
 
 async def answer(ask: Ask, question: str) -> str:

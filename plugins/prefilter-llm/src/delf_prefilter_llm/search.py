@@ -67,7 +67,7 @@ class SearchPrefilter:
             if names:
                 return Selection(names=names)
             searches = [rest for word, rest in commands if word == "SEARCH"]
-            # A reply without a command is taken as the words to search for.
+            # A reply without SEARCH is taken as the words to search for.
             for words in searches or [reply]:
                 entries = search(catalog, words, _RESULTS_PER_SEARCH)
                 results |= {entry.name: entry for entry in entries}

@@ -132,8 +132,8 @@ class Library:
 
     def _content(self, path: Path) -> bytes:
         """Return the content of a skill's file or AGENTS.md; refuse a link that leads elsewhere."""
-        # Links must not lead out of the folder of skills. AGENTS.md is in none of these folders:
-        # links must not lead out of the project's root, where AGENTS.md is.
+        # A link must not lead out of its folder of skills. For AGENTS.md, which is in no such
+        # folder, a link must not lead out of the project's root.
         allowed_folder = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
         content = read_file(path, allowed_folder, MAX_BYTES)
         if content is None:
