@@ -60,8 +60,8 @@ def copy_tables(source: Connection, target: Connection) -> bool:
     """
     tables_of_both = source.tables() & target.tables()
     shared_tables = {name for name in tables_of_both if not name.startswith(_NOT_COPIED)}
-    # A target from which all tasks were removed counts as empty. Its rows about these tasks are
-    # replaced by those of the source.
+    # A target that has only rows about removed tasks counts as empty. The rows of the source
+    # replace these rows.
     for table in shared_tables - {_TABLE_OF_REMOVED_TASKS}:
         if target.execute(f"SELECT 1 FROM {table} LIMIT 1"):  # noqa: S608 - only names of this module
             return False

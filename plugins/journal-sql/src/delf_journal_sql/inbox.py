@@ -90,7 +90,7 @@ def newest_note(connection: Connection) -> int:
     return int(connection.execute("SELECT COALESCE(MAX(pos), 0) FROM delf_notes")[0][0])
 
 
-def notes_from(
+def notes_after(
     connection: Connection, position: int, task_id: str | None = None, limit: int = _NO_LIMIT
 ) -> list[tuple[int, Note | None]]:
     """Return the notes after a position, each as a pair of its position and the note, in order.

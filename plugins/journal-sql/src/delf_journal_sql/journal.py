@@ -140,7 +140,7 @@ class SqlJournal:
         return self._subscribe(
             task_id,
             store.newest_position,
-            lambda c, position, limit: store.events_from(c, position, task_id, limit),
+            lambda c, position, limit: store.events_after(c, position, task_id, limit),
         )
 
     async def find(
@@ -311,7 +311,7 @@ class SqlJournal:
 
     async def task(self, task_id: str) -> TaskRecord:
         """Return the record of one task."""
-        return await self._read(lambda c: store.one_task(c, c.now(), task_id))
+        return await self._read(lambda c: store.find_task(c, c.now(), task_id))
 
     def lease(self, seconds: float) -> None:
         """Set the lease of this process.
@@ -362,7 +362,7 @@ class SqlJournal:
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
         """Return the notes of one task or of all tasks after a position, in order."""
-        notes = await self._read(lambda c: inbox.notes_from(c, after, task_id))
+        notes = await self._read(lambda c: inbox.notes_after(c, after, task_id))
         return [note for _, note in notes if note is not None]
 
     async def stop(self, task_id: str, by: str, via: str = "") -> bool:
@@ -391,7 +391,7 @@ class SqlJournal:
         def fetch(
             connection: Connection, position: int, limit: int
         ) -> Sequence[tuple[int, Note | None]]:
-            return inbox.notes_from(connection, position, task_id, limit)
+            return inbox.notes_after(connection, position, task_id, limit)
 
         return self._subscribe(task_id, find_start, fetch, are_notes=True)
 
@@ -455,7 +455,9 @@ class SqlJournal:
 
         def choose(connection: Connection, limit: int) -> list[str]:
             now = connection.now()
-            return store.to_prune(connection, now, older_than=older_than, keep=keep, limit=limit)
+            return store.find_prunable(
+                connection, now, older_than=older_than, keep=keep, limit=limit
+            )
 
         if dry_run:
             task_ids = await self._read(lambda c: choose(c, _NO_LIMIT))

@@ -11,8 +11,6 @@ from typing import Final
 from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import JournalSetupError
 
-OTHER_NAMES: Final = {"user": "limit_key"}
-"""A mapping from a field of ``TaskRecord`` to its column, where their names differ."""
 _VERSIONS: Final = "delf_schema_version"
 REQUESTS: Final = (
     "type IN ('ApprovalRequested', 'ApprovalDecided', 'ApprovalVoted', 'ApprovalCommented', "
@@ -106,6 +104,11 @@ def _missing_migrations(migrations: Sequence[str], version: int) -> Sequence[str
     ``migrations[n]`` leads to version ``OLDEST_VERSION + n``.
     """
     return migrations if version == 0 else migrations[version - OLDEST_VERSION + 1 :]
+
+
+def column_of(field: str) -> str:
+    """Return the column of the table ``delf_tasks`` that stores a field of ``TaskRecord``."""
+    return "limit_key" if field == "user" else field
 
 
 def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:

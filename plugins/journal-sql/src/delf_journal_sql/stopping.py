@@ -81,7 +81,7 @@ async def end_task(
         if was_another_process_first:
             return
         raise  # the claim failed for another reason
-    # The claim keeps other processes from appending to the task.
+    # From the claim on, no other process appends to the task. But the task may have ended before.
     events = await journal.read(record.task_id)
     if not isinstance(events[-1], TaskFinished):
         await journal.append(make_end_event(events, error, by))

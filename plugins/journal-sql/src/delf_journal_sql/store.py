@@ -17,16 +17,14 @@ from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import DAMAGE, unpack, warn_of_unreadable
 from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, IsAlive, cached_is_alive, live_owners, owner_of
-from delf_journal_sql.schema import INPUTS, OTHER_NAMES
+from delf_journal_sql.schema import INPUTS, column_of
 from delf_journal_sql.settings import AT_REST
 from delf_journal_sql.statements import SqlRow
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 # A mapping from each field of ``TaskRecord``, except ``owner``, to its column.
 _FIELDS: Final = {
-    item.name: OTHER_NAMES.get(item.name, item.name)
-    for item in fields(TaskRecord)
-    if item.name != "owner"
+    item.name: column_of(item.name) for item in fields(TaskRecord) if item.name != "owner"
 }
 _EVENTS: Final = "(SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS events"
 TASK: Final = ", ".join(_EVENTS if c == "events" else f"t.{c}" for c in _FIELDS.values())
@@ -84,7 +82,7 @@ def newest_position(connection: Connection) -> int:
     return int(connection.execute("SELECT COALESCE(MAX(pos), 0) FROM delf_events")[0][0])
 
 
-def events_from(
+def events_after(
     connection: Connection, position: int, task_id: str | None, limit: int
 ) -> list[tuple[int, Event | None]]:
     """Return the next (position, event) pairs of a task after a position, at most ``limit``.
@@ -177,7 +175,8 @@ def find_tasks(
         values |= parameters
     if after is not None:
         after_key = "SELECT id FROM delf_tasks WHERE task_id = :after"
-        # If that task was removed, its key counts as 0, which leaves only earlier start times.
+        # If that task was removed, its key counts as 0: only tasks with an earlier start time are
+        # found.
         where.append(f"(t.started_at, t.id) < (:at, COALESCE(({after_key}), 0))")
         values["at"], values["after"] = after
     conditions = f"WHERE {' AND '.join(where)} " if where else ""
@@ -209,7 +208,7 @@ def with_fields(fields: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         fields: The values by field name. Fields other than :func:`filterable_fields` are ignored.
     """
     names = filterable_fields().keys() & fields.keys()
-    conditions = [f"t.{OTHER_NAMES.get(name, name)} = :of_{name}" for name in names]
+    conditions = [f"t.{column_of(name)} = :of_{name}" for name in names]
     return conditions, {f"of_{name}": fields[name] for name in names}
 
 
@@ -266,7 +265,7 @@ def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
     return {state: number for state, number in counts.items() if number}
 
 
-def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
+def find_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
     """Return the record of one task.
 
     Raises:
@@ -376,7 +375,7 @@ def resolve_id(connection: Connection, text: str, users: Collection[str] | None 
 # -- retention --------------------------------------------------------------------------------
 
 
-def to_prune(
+def find_prunable(
     connection: Connection, now: float, *, older_than: float | Ages | None, keep: int, limit: int
 ) -> list[str]:
     """Return the ids of tasks that may be removed, oldest first, except running and queued tasks.
@@ -395,7 +394,7 @@ def to_prune(
     age_condition, values = _old_enough(connection, now, ages)
     keep_condition = "TRUE"
     if keep > 0:
-        # For keep=10, the oldest kept task has 9 newer tasks, and only earlier tasks are removed.
+        # Only tasks before the oldest kept task are removed. For keep=10, it has 9 newer tasks.
         values["newer_tasks"] = keep - 1
         keep_condition = f"(t.started_at, t.id) < ({_OLDEST_KEPT_TASK})"
     rows = connection.execute(

@@ -30,12 +30,12 @@ from delf_journal_sql.owners import (
     owner_of,
     silent_owner_of,
 )
-from delf_journal_sql.schema import OTHER_NAMES
+from delf_journal_sql.schema import column_of
 from delf_journal_sql.store import placeholders_for
 
 _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
 _TASK_FIELDS: Final = tuple(item.name for item in fields(TaskRecord) if item.name != "events")
-_TASK_COLUMNS: Final = tuple(OTHER_NAMES.get(name, name) for name in _TASK_FIELDS)
+_TASK_COLUMNS: Final = tuple(map(column_of, _TASK_FIELDS))
 # Fields of a task that are identifiers, and must be stored unchanged.
 _IDENTIFIERS: Final = frozenset({"task_id", "queue", "user"})
 
@@ -199,7 +199,10 @@ class Appending:
         self._tasks = self._load_tasks({packed.event.task_id for packed in events})
 
     def _create_tasks(self, events: Iterable[Packed]) -> None:
-        """Insert each new task: a task with its first event among ``events``."""
+        """Insert each new task: a task with its first event among ``events``.
+
+        A task that this process has lost gets no row, because :meth:`add` refuses its events.
+        """
         new_rows: dict[str, dict[str, Any]] = {}
         for packed in events:
             task_id = packed.event.task_id
@@ -334,9 +337,9 @@ class Appending:
         """
         self._released.add(event.task_id)
         values = _storable(TaskRecord.changes(event))
-        columns = ", ".join(f"{OTHER_NAMES.get(name, name)} = :{name}" for name in values)
+        assignments = ", ".join(f"{column_of(name)} = :{name}" for name in values)
         self._connection.execute(
-            f"UPDATE delf_tasks SET {columns}, owner = NULL WHERE id = :task_key",  # noqa: S608 - names of fields
+            f"UPDATE delf_tasks SET {assignments}, owner = NULL WHERE id = :task_key",  # noqa: S608 - names of fields
             {**values, "task_key": task.key},
         )
         if isinstance(event, TaskPostponed):

@@ -55,7 +55,7 @@ class Subscription(Generic[T]):
         *,
         are_notes: bool = False,
     ) -> None:
-        self._are_items_notes = are_notes
+        self._are_notes = are_notes
         self._task_id = task_id
         self._reader = reader
         self._start_position = start_position
@@ -107,7 +107,7 @@ class Subscription(Generic[T]):
         Args:
             tasks: The ids of the tasks to which the write added events; empty if it added notes.
         """
-        if self._are_items_notes:
+        if self._are_notes:
             return True  # a read finds out whether there are new notes
         if self._task_id is None:
             return bool(tasks)
