@@ -155,10 +155,12 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "class_name": title.replace(" ", "") + template.suffix,
     }
     major, minor, *_ = __version__.split(".")
-    own_packages = [
+    requirements = [
         f"{distribution}>={major}.{minor},<{int(major) + 1}"
         for distribution in (DISTRIBUTION, *template.libraries)
     ]
+    requirements += template.packages
+    extra_fields = [f"\n        {_fill_template(field, names)}," for field in template.fields]
     return {
         **names,
         "package": package,
@@ -171,10 +173,10 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "spec": spec,
         "capability": template.capability,
         "imports": ", ".join([spec, *template.imports]),
-        "extra": "".join(f"\n        {_fill_template(field, names)}," for field in template.fields),
+        "extra": "".join(extra_fields),
         "api": str(PLUGIN_API),
         "entry_point": _entry_point(kind, package, template.capability, names["class_name"]),
-        "requirements": ", ".join(f'"{each}"' for each in (*own_packages, *template.packages)),
+        "requirements": ", ".join(f'"{requirement}"' for requirement in requirements),
     }
 
 

@@ -223,12 +223,14 @@ def names_of_cases(data: Any) -> list[str]:
 
 def _labelled_tables(data: Any) -> list[tuple[str, dict[str, Any]]]:
     """Return (label, table) pairs for the data set itself and each case."""
-    table = cast("dict[str, Any]", data if isinstance(data, dict) else {})
+    table = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    labelled_tables = [("the data set", table)]
     cases = table.get("cases")
-    listed = cast("list[Any]", cases if isinstance(cases, list) else [])
-    rows = [cast("dict[str, Any]", case) for case in listed if isinstance(case, dict)]
-    named_rows = [(str(row.get("name") or "a case"), row) for row in rows]
-    return [("the data set", table), *named_rows]
+    for case in cast("list[Any]", cases) if isinstance(cases, list) else ():
+        if isinstance(case, dict):
+            case_table = cast("dict[str, Any]", case)
+            labelled_tables.append((str(case_table.get("name") or "a case"), case_table))
+    return labelled_tables
 
 
 def checks_of(module: ModuleType) -> list[type[Evaluator[Any, Any, Any]]]:

@@ -58,9 +58,8 @@ def __getattr__(name: str) -> Any:
         return sorted(_modules_by_name())
     if name.startswith("__") or name not in _modules_by_name():
         raise AttributeError(f"module 'delf.testing' has no attribute {name!r}")
-    value = getattr(
-        importlib.import_module(f"delf_devkit.testing.{_modules_by_name()[name]}"), name
-    )
+    module = importlib.import_module(f"delf_devkit.testing.{_modules_by_name()[name]}")
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

@@ -45,7 +45,6 @@ class TestHost(PluginHost):
         with self._lock:
             self._provided[spec] = factory
             name = f"test-{spec.kind}-{spec.name}"
-            # Replace an earlier capability of this kind and name.
             other_items = tuple(item for item in self._candidates if item.name != name)
             plugin = Candidate(name=name, target=name, plugin=_plugin(spec))
             self._candidates = (*other_items, plugin)
@@ -61,12 +60,13 @@ class TestHost(PluginHost):
 def _plugin(spec: Spec) -> object:
     """Return a plugin object whose only hook returns the spec."""
     hook = next(name for name, kind in HOOKS.items() if isinstance(spec, kind))
-    # A plugin is any object with a method that has the hook's name and the mark of hookimpl().
 
     def specs(_self: object) -> Iterable[Spec]:
         return (spec,)
 
-    return type("PluginWithOneSpec", (), {hook: hookimpl(specs, specname=hook)})()
+    # A plugin is any object with a method that has the hook's name and the mark of hookimpl().
+    plugin_class = type("PluginWithOneSpec", (), {hook: hookimpl(specs, specname=hook)})
+    return plugin_class()
 
 
 def install_plugin(

@@ -138,12 +138,13 @@ class DelfProject:
 
         out = _Stream()
         err = _Stream()
-        before = set(sys.modules)
+        modules_before = set(sys.modules)
+        environment = self.environment(environ)
         with self._monkeypatch.context() as patch:
             # The user's keys must not influence a test.
-            for name in set(os.environ) - set(self.environment(environ)):
+            for name in set(os.environ) - set(environment):
                 patch.delenv(name)
-            for name, value in self.environment(environ).items():
+            for name, value in environment.items():
                 patch.setenv(name, value)
             patch.chdir(self.root)
             patch.setattr(sys, "path", [str(self.site), *sys.path])
@@ -153,7 +154,7 @@ class DelfProject:
                 with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                     code = _exit_code(run_program)
             finally:
-                forget_modules(self.site, before)
+                forget_modules(self.site, modules_before)
         return Outcome(code, out.text, err.text)
 
     def spawn(

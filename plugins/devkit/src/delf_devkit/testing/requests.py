@@ -15,7 +15,7 @@ _LONG_TEXT: Final = " ".join(f"word{n:04}" for n in range(1_112))
 _JSON: Final = {"None": "null", "True": "true", "False": "false"}
 
 
-def _script(code: str) -> dict[str, Any]:
+def _fields_of_script_request(code: str) -> dict[str, Any]:
     return {
         "action": "script",
         "permission": "script",
@@ -53,8 +53,8 @@ _SAMPLE_FIELDS: Final[Mapping[FactKind, Mapping[str, Any]]] = {
     FactKind.LINE: {"line": 4242},
     FactKind.FIELD: {name: f"sample of {name}" for name in labels()},
     FactKind.PERMISSION: {"permission": "transfers_abroad"},
-    FactKind.ACTION: _script(_CODE),
-    FactKind.CODE: _script(_CODE),
+    FactKind.ACTION: _fields_of_script_request(_CODE),
+    FactKind.CODE: _fields_of_script_request(_CODE),
     FactKind.ARGUMENT: {"arguments": {"receiver": "landlord@example.org", "amount": 815}},
     FactKind.DEFAULT: {"defaults": {"currency": "bitcoin", "express_fee": 9000}},
     FactKind.ORIGIN: {"origins": {"to": _OUTSIDE_ORIGIN}},
@@ -144,7 +144,7 @@ def sample_requests() -> dict[str, ApprovalRequest]:
         "four hundred arguments": replace(request, arguments=very_many),
         "a long argument": replace(request, arguments={"body": _LONG_TEXT, "to": "ann"}),
         "a long preview": replace(request, preview=_LONG_TEXT.replace(" ", "\n")),
-        "a long script": replace(request, **_script(long_code)),
+        "a long script": replace(request, **_fields_of_script_request(long_code)),
         "escapes": replace(request, arguments=odd, preview="one\x1b[2J\u2028two"),
         "nested values": replace(request, arguments=nested),
         "everything": replace(request, **everything),

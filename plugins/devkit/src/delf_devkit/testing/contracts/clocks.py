@@ -71,8 +71,8 @@ def _shifted_functions(seconds: int) -> dict[Any, Callable[..., Any]]:
 
         return function_with_shifted_default
 
-    def strftime(form: str, *moment: Any) -> str:
-        return real_strftime(form, *(moment or (local_now(),)))
+    def strftime(form: str, moment: Any = None, /) -> str:
+        return real_strftime(form, local_now() if moment is None else moment)
 
     def with_wall_clock(gettime: Callable[[int], Any], per_second: int) -> Callable[[int], Any]:
         def shifted_gettime(clock: int, /) -> Any:

@@ -151,8 +151,8 @@ class CommandContract(Contract):
             return
         for arguments in self._runs():
             text = self._run(delf_project, *arguments, "--json").succeeded().stdout
-            is_json_lines = all(map(_is_json, text.splitlines()))
-            assert _is_json(text) or (text.strip() and is_json_lines), (
+            has_json_lines = bool(text.strip()) and all(map(_is_json, text.splitlines()))
+            assert _is_json(text) or has_json_lines, (
                 f"--json prints {text[:100]!r}, which is not JSON: print notes with err=True"
             )
 

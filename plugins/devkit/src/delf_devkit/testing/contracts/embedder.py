@@ -85,13 +85,14 @@ class EmbedderContract(Contract):
     async def test_vectors_are_equal_in_every_process(
         self, embedder: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        original_hash = hash
+        real_hash = hash
 
         def hash_of_process(seed: int) -> Callable[[Any], int]:
-            # The seed of a process changes the hashes of texts, and not those of numbers.
-            return lambda value: (
-                original_hash(value) ^ seed if isinstance(value, str) else original_hash(value)
-            )
+            def seeded_hash(value: Any) -> int:
+                # Only the hashes of texts depend on the seed of a process.
+                return real_hash(value) ^ seed if isinstance(value, str) else real_hash(value)
+
+            return seeded_hash
 
         rows: list[list[float]] = []
         # Simulate two processes with different hash seeds.

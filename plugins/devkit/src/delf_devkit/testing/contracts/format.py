@@ -426,6 +426,7 @@ def _moment_of(value: object) -> datetime | None:
         return value
     if isinstance(value, (int, float)):
         return None
+    # fromisoformat() knows no names of zones, and takes no blank before an offset.
     text = re.sub(r"\s*(UTC|GMT|Z)$", "+00:00", str(value).strip())
     text = re.sub(r"\s+([+-]\d\d:?\d\d)$", r"\1", text)
     try:

@@ -184,16 +184,22 @@ def place_of(work: object) -> str:
     while current is not None:
         if isinstance(current, asyncio.Task):
             current = cast("asyncio.Task[Any]", current).get_coro()
-        names = next((names for names in _FRAME_AND_INNER if hasattr(current, names[0])), None)
-        if names is None:
-            break
-        frame_name, inner_name = names
-        # An object that has ended has no frame.
-        innermost_frame = getattr(current, frame_name) or innermost_frame
-        current = getattr(current, inner_name)
+        frame, current = _frame_and_inner(current)
+        innermost_frame = frame or innermost_frame  # an object that has ended has no frame
     if innermost_frame is None:
         return ""
     return f": it waits at {_line(innermost_frame.f_code, innermost_frame.f_lineno)}"
+
+
+def _frame_and_inner(awaitable: Any) -> tuple[FrameType | None, Any]:
+    """Return the frame of a coroutine or generator, and the inner object that it awaits.
+
+    Other objects, such as futures, have neither: both are None.
+    """
+    for frame_name, inner_name in _FRAME_AND_INNER:
+        if hasattr(awaitable, frame_name):
+            return getattr(awaitable, frame_name), getattr(awaitable, inner_name)
+    return None, None
 
 
 def _line(code: CodeType, number: int) -> str:

@@ -78,8 +78,8 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
         if not is_secret_name(name):
             continue
         text = kind.__name__ if isinstance(kind, type) else str(kind)
-        # The path of a file with the secret is no secret. The text of an annotation names the type
-        # LocalPath; the type itself shows only its validator, _resolve_local_path().
+        # The path of a file with the secret is no secret. Such a setting has the type LocalPath,
+        # which is shown by its name or by its validator _resolve_local_path().
         is_path = "_local_path" in text or "LocalPath" in text
         is_secret_type = "Secret" in text
         if _TEXT.search(text) and not (is_path or is_secret_type):

@@ -193,11 +193,10 @@ class MemoryContract(Contract):
         assert {fact.content for fact in await store.all()} == {f"Fact {n}." for n in range(20)}
         await store.save(self.facts)
         alone = [await store.search(fact, 1, 0.0) for fact in self.facts]
-        together = await asyncio.gather(
-            *(store.search(fact, 1, 0.0) for fact in tuple(self.facts) * 5)
-        )
-        for number, results in enumerate(together):
-            assert list(results) == list(alone[number % len(alone)]), "searches are mixed up"
+        repeated_facts = [*self.facts] * 5
+        together = await asyncio.gather(*(store.search(fact, 1, 0.0) for fact in repeated_facts))
+        for results, expected in zip(together, alone * 5, strict=True):
+            assert list(results) == list(expected), "searches are mixed up"
 
     async def test_methods_do_not_block_the_event_loop(self, store: Any) -> None:
         await self.check_loop_stays_free(lambda: store.save(self.facts))

@@ -100,15 +100,15 @@ class SharedJournalContract(Contract):
         for number, name in enumerate(("ann 50%_", "bob", "cleo"), 1):
             await one.append(started(name, at=float(number)))
         await one.append(finished("bob", 2))
-        assert await self._found(other, state=TaskState.DONE) == ["bob"]
-        assert await self._found(other, state=TaskState.RUNNING) == ["cleo", "ann 50%_"]
-        assert await self._found(other, text="DO CLEO") == ["cleo"]
-        assert await self._found(other, text="50%_") == ["ann 50%_"]
-        assert await self._found(other, text="5%") == [], (
+        assert await self._task_ids(other, state=TaskState.DONE) == ["bob"]
+        assert await self._task_ids(other, state=TaskState.RUNNING) == ["cleo", "ann 50%_"]
+        assert await self._task_ids(other, text="DO CLEO") == ["cleo"]
+        assert await self._task_ids(other, text="50%_") == ["ann 50%_"]
+        assert await self._task_ids(other, text="5%") == [], (
             "the wildcards % and _ of SQL's LIKE are searched as text"
         )
-        assert await self._found(other, since=2.0) == ["cleo", "bob"]
-        assert await self._found(other, limit=1, since=1.0) == ["cleo"]
+        assert await self._task_ids(other, since=2.0) == ["cleo", "bob"]
+        assert await self._task_ids(other, limit=1, since=1.0) == ["cleo"]
         assert dict(await other.count()) == {"running": 2, "done": 1}
 
     async def test_find_filters_by_fields(self, two: Sequence[Any]) -> None:
@@ -116,8 +116,8 @@ class SharedJournalContract(Contract):
         for name in ("day", "night"):
             queued = TaskQueued(task_id=name, seq=1, at=1.0, task=name, timeout=30, queue=name)
             await one.append(queued)
-        assert await self._found(other, fields={"queue": "night"}) == ["night"]
-        assert await self._found(other, fields={"queue": "noon"}) == []
+        assert await self._task_ids(other, fields={"queue": "night"}) == ["night"]
+        assert await self._task_ids(other, fields={"queue": "noon"}) == []
 
     async def test_list_continues_after_a_cursor(self, two: Sequence[Any]) -> None:
         one, other = two
@@ -127,18 +127,18 @@ class SharedJournalContract(Contract):
         first = await other.find(2)
         assert [task.task_id for task in first] == ["e", "d"]
         cursor = first[-1].place  # the start time and the id of the task "d"
-        assert await self._found(other, 2, after=cursor) == ["c", "b"]
-        assert await self._found(other, after=cursor, state=TaskState.RUNNING) == ["c", "b", "a"]
+        assert await self._task_ids(other, 2, after=cursor) == ["c", "b"]
+        assert await self._task_ids(other, after=cursor, state=TaskState.RUNNING) == ["c", "b", "a"]
         await one.append(finished("d", 2))
         await one.append(started("new", at=9.0))
         await other.remove(["d"])
-        remaining = await self._found(other, after=cursor)
+        remaining = await self._task_ids(other, after=cursor)
         # A journal may omit "c", which began at the same time as the removed task.
         assert remaining in (["c", "b", "a"], ["b", "a"]), (
             "a list ends, or begins again, once the last task of the page before was removed"
         )
         cursor_after_oldest_task = (-1.0, "a")
-        assert await self._found(other, after=cursor_after_oldest_task) == []
+        assert await self._task_ids(other, after=cursor_after_oldest_task) == []
 
     async def test_task_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
         one, other = two
@@ -180,18 +180,22 @@ class SharedJournalContract(Contract):
         assert list((await other.prune(min_ages)).tasks) == []
         assert list((await other.prune({TaskState.FAILED: 0.0})).tasks) == []
         assert list((await other.prune()).tasks) == ["old"]
-        assert await self._found(one) == ["runs"]
+        assert await self._task_ids(one) == ["runs"]
 
     async def test_task_has_one_owner(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("t"))
-        await _refused(other.claim("t"), "a second process claims a task that runs in the first")
+        await _check_refused(
+            other.claim("t"), "a second process claims a task that runs in the first"
+        )
         await one.release("t")
         assert (await other.task("t")).state == TaskState.INTERRUPTED
         await other.claim("t")
         await other.append(printed("t", 2))
         assert (await one.task("t")).state == TaskState.RUNNING
-        await _refused(one.append(printed("t", 3)), "a process appends to a task that it lost")
+        await _check_refused(
+            one.append(printed("t", 3)), "a process appends to a task that it lost"
+        )
         assert [event.seq for event in await other.read("t")] == [1, 2], (
             "a process that had lost the task stored an event of the task: the new owner would "
             "repeat the calls of the process"
@@ -243,7 +247,7 @@ class SharedJournalContract(Contract):
             await first.append(started(name))
             await first.release(name)
             outcomes = await _results_of(*(journal.claim(name) for journal in others))
-            holders = [end for end in outcomes if not isinstance(end, DelfError)]
+            holders = [outcome for outcome in outcomes if not isinstance(outcome, DelfError)]
             assert len(holders) == 1, (
                 f"{len(holders)} of {_MANY} processes hold a task that all claimed at once: "
                 "its calls would be made twice, or by nobody"
@@ -283,37 +287,37 @@ class SharedJournalContract(Contract):
     async def test_inbox_lists_pending_requests(self, two: Sequence[Any]) -> None:
         one, other = two
         await _ask_three_and_reject_the_first(one)
-        assert await self._asked(other) == ["req_1a", "req_2b", "req_2c"]
-        assert await self._asked(other, waiting=True) == ["req_2b", "req_2c"]
+        assert await self._request_ids(other) == ["req_1a", "req_2b", "req_2c"]
+        assert await self._request_ids(other, waiting=True) == ["req_2b", "req_2c"]
         (record, *_) = await other.find_requests("req_1a")
         assert record.decided is not None
         assert record.decided.decision == "rejected"
         assert not record.waits
         assert record.task.task == "do a"
         await one.append(replace(asked("a", 6, "req_3d"), by_policy=True))
-        assert await self._asked(other, waiting=True) == ["req_2b", "req_2c"], (
+        assert await self._request_ids(other, waiting=True) == ["req_2b", "req_2c"], (
             "the policy has decided the request: it waits for nobody"
         )
         await one.append(finished("a", 7))
-        assert await self._asked(other, waiting=True) == [], "its task is over: nobody waits"
+        assert await self._request_ids(other, waiting=True) == [], "its task is over: nobody waits"
 
     async def test_inbox_finds_requests_by_the_start_of_their_id(self, two: Sequence[Any]) -> None:
         one, other = two
         await _ask_three_and_reject_the_first(one)
-        assert await self._asked(other, start="req_2c") == ["req_2c"]
-        assert await self._asked(other, start="2") == ["req_2b", "req_2c"], (
+        assert await self._request_ids(other, start="req_2c") == ["req_2c"]
+        assert await self._request_ids(other, start="2") == ["req_2b", "req_2c"], (
             "the start may be given without the prefix req_"
         )
-        assert await self._asked(other, start="req%") == [], (
+        assert await self._request_ids(other, start="req%") == [], (
             "the wildcards % and _ of SQL's LIKE are searched as text"
         )
 
     async def test_inbox_is_limited_to_the_newest_requests(self, two: Sequence[Any]) -> None:
         one, other = two
         await _ask_three_and_reject_the_first(one)
-        assert await self._asked(other, limit=1) == ["req_2c"]
-        assert await self._asked(other, limit=0) == []
-        assert await self._found(other, limit=0) == []
+        assert await self._request_ids(other, limit=1) == ["req_2c"]
+        assert await self._request_ids(other, limit=0) == []
+        assert await self._task_ids(other, limit=0) == []
 
     async def test_another_process_can_stop_a_task(self, two: Sequence[Any]) -> None:
         one, other = two
@@ -354,10 +358,10 @@ class SharedJournalContract(Contract):
         assert dict(of_call.arguments) == dict(asked("a", 5, "of_call").arguments)
         with pytest.raises(UnknownRequestError):
             await other.revoke("for_task", "ann")
-        revoked = await _results_of(
+        outcomes = await _results_of(
             one.revoke("of_action", "ann"), other.revoke("of_action", "bob")
         )
-        assert sum(isinstance(end, UnknownRequestError) for end in revoked) == 1, (
+        assert sum(isinstance(outcome, UnknownRequestError) for outcome in outcomes) == 1, (
             "two revoked one decision at once: the later one raises UnknownRequestError"
         )
         assert [each.request_id for each in await one.remembered()] == ["of_call"]
@@ -410,16 +414,16 @@ class SharedJournalContract(Contract):
         assert restored_task_count == 2
         assert [event.seq for event in await one.read("b")] == [1, 2]
 
-    async def _found(self, journal: Any, limit: int = 100, **wanted: Any) -> list[str]:
+    async def _task_ids(self, journal: Any, limit: int = 100, **wanted: Any) -> list[str]:
         records = await journal.find(limit, **wanted)
         return [record.task_id for record in records]
 
-    async def _asked(self, journal: Any, start: str = "", **wanted: Any) -> list[str]:
+    async def _request_ids(self, journal: Any, start: str = "", **wanted: Any) -> list[str]:
         records = await journal.find_requests(start, **wanted)
         return [record.requested.request_id for record in records]
 
 
-async def _refused(work: Any, what: str) -> None:
+async def _check_refused(work: Any, what: str) -> None:
     (outcome,) = await _results_of(work)
     assert isinstance(outcome, DelfError), f"{what}, and no error of delf is raised: {outcome!r}"
 

@@ -91,7 +91,6 @@ class _SimulatedTools:
             if name == self.slow_name:
                 await asyncio.sleep(_INSTANT)  # the other calls end first
             self.changes.append(name)
-            # The words after the filler show whether the strategy truncated a long result.
             last_words = f" until {name} ends" if self.long_filler else ""
             return f"kept {name}{self.long_filler}{last_words}"
 
