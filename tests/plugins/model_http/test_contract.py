@@ -38,7 +38,7 @@ class InEachDialect(ModelContract):
         return self.at(server)
 
     @pytest.fixture
-    def sent(self, server):
+    def sent_texts(self, server):
         return lambda: [json.dumps(body, ensure_ascii=False) for body in server.json]
 
     @pytest.fixture

@@ -40,7 +40,7 @@ class TestLiteLLM(ModelContract):
         return at(server, "sk-good-key")
 
     @pytest.fixture
-    def sent(self, server):
+    def sent_texts(self, server):
         return lambda: [json.dumps(body, ensure_ascii=False) for body in server.json]
 
     @pytest.fixture

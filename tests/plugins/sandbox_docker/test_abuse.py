@@ -8,7 +8,7 @@ import pytest
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Crashed, Done, LimitReached, Limits, Unavailable
-from delf_devkit.testing.contracts.bench import Bench, done
+from delf_devkit.testing.contracts.bench import Bench, require_done
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL, LABEL_OWNER, Engine, owner
@@ -37,7 +37,7 @@ while True: rows.append(bytearray(1_000_000))
         outcome = await bench.run(code, limits=limits)
         assert isinstance(outcome, LimitReached), outcome
         assert outcome.limit == "memory"
-        assert done(await bench.run("1 + 1")).value == 2
+        assert require_done(await bench.run("1 + 1")).value == 2
 
 
 async def test_fork_bomb_ends_with_its_session(make_backend, containers):
@@ -58,11 +58,11 @@ while True:
         other = await bench.open()
         work = asyncio.ensure_future(run(code))
         await begun.wait()
-        assert done(await other("sum(range(1_000_000))")).value == 499999500000
+        assert require_done(await other("sum(range(1_000_000))")).value == 499999500000
         work.cancel()
         await asyncio.wait({work})
         await until(lambda: len(containers()) == 1)
-        assert done(await other("1 + 1")).value == 2
+        assert require_done(await other("1 + 1")).value == 2
 
 
 async def test_process_limit_is_enforced(make_backend):
@@ -81,7 +81,7 @@ except OSError as error:
     )
     async with Bench(make_backend(pids_limit=20)) as bench:
         run = await bench.open()
-        done(await run(code))
+        require_done(await run(code))
         assert 10 <= int(run.host.text.split()[0]) < 20
 
 
@@ -96,7 +96,9 @@ mounts = [line.split()[1:4:2] for line in pathlib.Path("/proc/mounts").read_text
  [p.name for p in pathlib.Path("/sys/class/net").iterdir()]]
 """
     async with Bench(make_backend()) as bench:
-        caps, bound, no_new, seccomp, uid, root, tmp, net = done(await bench.run(code)).value
+        caps, bound, no_new, seccomp, uid, root, tmp, net = require_done(
+            await bench.run(code)
+        ).value
         (one,) = containers()
         client = docker_engine.client()
         config = client.inspect_container(one)["HostConfig"]
@@ -114,7 +116,7 @@ async def test_containers_run_as_different_users(make_backend):
     """The kernel counts some resources per user, so one container could watch another."""
     code = INSIDE + "[os.getuid(), os.getgid(), os.environ['USER']]"
     async with Bench(make_backend()) as bench:
-        seen = [done(await bench.run(code)).value for _ in range(2)]
+        seen = [require_done(await bench.run(code)).value for _ in range(2)]
     assert seen[0][0] != seen[1][0]
     assert [[user, "sandbox"] for user, _, _ in seen] == [about[1:] for about in seen]
 
@@ -212,7 +214,7 @@ async def test_containers_of_dead_hosts_are_removed(make_backend, docker_engine,
     client.close()
     assert len(containers(f"{LABEL_OWNER}={dead}")) == 1
     async with Bench(make_backend()) as bench:
-        done(await bench.run("1"))
+        require_done(await bench.run("1"))
         assert containers(f"{LABEL_OWNER}={dead}") == set()
 
 
@@ -264,7 +266,7 @@ reached
 """
     )
     async with Bench(make_backend()) as bench:
-        assert done(await bench.run(code, modules=("asyncio", "ctypes"))).value == []
+        assert require_done(await bench.run(code, modules=("asyncio", "ctypes"))).value == []
 
 
 async def test_allowed_libraries_are_installed_into_the_image(make_backend):
@@ -272,7 +274,7 @@ async def test_allowed_libraries_are_installed_into_the_image(make_backend):
     backend = make_backend(build_network="none")
     async with Bench(backend) as bench:
         options = {"libraries": ("delf-test-lib",), "modules": ("delf_test_lib",)}
-        assert done(await bench.run(code, **options)).value == 42
+        assert require_done(await bench.run(code, **options)).value == 42
         assert not isinstance(await bench.run(code, modules=("delf_test_lib",)), Done)
         with pytest.raises(SandboxUnavailableError, match="no-such-library-at-all") as caught:
             await bench.open(libraries=("no-such-library-at-all",))
@@ -327,10 +329,12 @@ async def test_standard_streams_carry_large_values(make_backend):
     )
     async with Bench(make_backend()) as bench:
         run = await bench.open(host)
-        assert done(await run("await take((await give()) + 'x')")).value == 5_000_001
+        assert require_done(await run("await take((await give()) + 'x')")).value == 5_000_001
         code = "import asyncio\nsum(await asyncio.gather(*(double(n) for n in range(10_000))))"
-        assert done(await run(code)).value == sum(range(10_000)) * 2
-        done(await run("add_to_output_files('a.bin', bytes(range(256)) * 8192)\nprint('é 🦊')"))
+        assert require_done(await run(code)).value == sum(range(10_000)) * 2
+        require_done(
+            await run("add_to_output_files('a.bin', bytes(range(256)) * 8192)\nprint('é 🦊')")
+        )
         assert host.files["a.bin"] == bytes(range(256)) * 8192
         assert host.text == "é 🦊\n"
         begun = asyncio.Event()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delf_devkit.testing.contracts.bench import Bench, done
+from delf_devkit.testing.contracts.bench import Bench, require_done
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL
 
@@ -156,7 +156,7 @@ async def test_own_escape_attempts_fail(make_backend: Any):
             if not run.session.alive:
                 run = await bench.open(modules=("asyncio", "ctypes", "mmap", "resource"))
             before = len(run.host.text)
-            done(await asyncio.wait_for(run(PREAMBLE + attempt), 30))
+            require_done(await asyncio.wait_for(run(PREAMBLE + attempt), 30))
             message = run.host.text[before:]
             assert "ESCAPED" not in message, f"{name}: {message}"
 
@@ -170,7 +170,7 @@ async def test_proxy_password_is_not_inside_the_container(
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     code = "import asyncio.base_events as b\ndict(b.os.environ)"
     async with Bench(make_backend()) as bench:
-        environ = done(await bench.run(code, modules=("asyncio",))).value
+        environ = require_done(await bench.run(code, modules=("asyncio",))).value
     assert "a-secret-4411" not in repr(environ)
     assert environ["HOME"] == "/tmp"
 
@@ -198,7 +198,7 @@ with b.os.fdopen(b.os.open("/proc/mounts", 0)) as mounts:
 """
     try:
         async with Bench(backend) as bench:
-            written, kinds = done(await bench.run(code, modules=("asyncio",))).value
+            written, kinds = require_done(await bench.run(code, modules=("asyncio",))).value
         assert written == []
         assert kinds == ["tmpfs", "tmpfs"]
         assert client.volumes()["Volumes"] in (None, [])

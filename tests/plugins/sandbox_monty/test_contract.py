@@ -2,7 +2,7 @@ import pytest
 
 from delf.testing import PluginContract, SandboxContract
 from delf_devkit.testing.contracts import sandbox_calls
-from delf_devkit.testing.contracts.bench import Bench, done, failed
+from delf_devkit.testing.contracts.bench import Bench, require_done, require_failed
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_monty.backend import MontyBackend
 
@@ -30,7 +30,7 @@ add_to_output_files("empty.txt", "")
 """
         async with Bench(backend) as bench:
             run = await bench.open()
-            done(await run(code))
+            require_done(await run(code))
         assert run.host.files == {
             "a.txt": "Grüße".encode(),
             "folder/b.bin": b"\x00\xff" * 1048576,
@@ -43,7 +43,7 @@ add_to_output_files("empty.txt", "")
         host = RecordingScriptHost({"wait": lambda: 1})
         async with Bench(backend) as bench:
             code = "import asyncio\ntask = asyncio.ensure_future(wait())\ntask.cancel()"
-            outcome = failed(await bench.run(code, host))
+            outcome = require_failed(await bench.run(code, host))
         assert "without cancelling tasks" in outcome.message
         assert outcome.line == 3
 

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, Rerun
-from delf_devkit.testing.contracts.bench import Bench, done, failed
+from delf_devkit.testing.contracts.bench import Bench, require_done, require_failed
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox.inputs import visible_path
 from delf_sandbox_monty.backend import MontyBackend
@@ -106,11 +106,11 @@ MISSING = {
 async def test_missing_feature_is_reported(bench, name):
     code, words, line = MISSING[name]
     run = await bench.open(RecordingScriptHost({"desk.find": lambda: 1}))
-    outcome = failed(await run(code))
+    outcome = require_failed(await run(code))
     assert words in outcome.message
     if line is not None:
         assert outcome.line == line
-    assert done(await run("1 + 1")).value == 2
+    assert require_done(await run("1 + 1")).value == 2
 
 
 # Each script fails with the error on the line that has the comment ``# here``.
@@ -236,7 +236,7 @@ RERAISED_AFTER_ANOTHER = {
 
 @pytest.mark.parametrize("name", RERAISED_AFTER_ANOTHER)
 async def test_reraised_error_is_that_of_its_own_handler(bench, name):
-    outcome = failed(await bench.run(textwrap.dedent(RERAISED_AFTER_ANOTHER[name])))
+    outcome = require_failed(await bench.run(textwrap.dedent(RERAISED_AFTER_ANOTHER[name])))
     assert (outcome.kind, outcome.message) == ("ValueError", "outer")
 
 
@@ -244,7 +244,7 @@ async def test_reraised_error_is_that_of_its_own_handler(bench, name):
 async def test_error_that_leaves_a_try_has_its_line(bench, name):
     code = textwrap.dedent(LEAVES_A_TRY[name]).strip()
     expected = [n for n, line in enumerate(code.splitlines(), 1) if "# here" in line]
-    outcome = failed(await bench.run(code))
+    outcome = require_failed(await bench.run(code))
     assert [outcome.line] == expected
     assert "# here" in outcome.source
 
@@ -253,9 +253,9 @@ async def test_missing_file_named_like_an_input_is_reported_with_the_path(bench,
     path = tmp_path / "a.csv"
     path.write_text("x")
     run = await bench.open(files=(str(path),))
-    outcome = failed(await run("import pathlib\npathlib.Path('a.csv').read_text()"))
+    outcome = require_failed(await run("import pathlib\npathlib.Path('a.csv').read_text()"))
     assert outcome.message.endswith(f"; the input file is '{visible_path(str(path))}'")
-    outcome = failed(await run("open('b.csv')"))
+    outcome = require_failed(await run("open('b.csv')"))
     assert (outcome.kind, outcome.line) == ("FileNotFoundError", 1)
     assert "input" not in outcome.message
 
@@ -265,7 +265,7 @@ async def test_written_file_hides_the_input_of_the_same_name(bench, tmp_path):
     path.write_text("x")
     run = await bench.open(files=(str(path),))
     code = "with open('a.csv', 'w') as f:\n    f.write('y')\nprint(open('a.csv').read())"
-    done(await run(code))
+    require_done(await run(code))
     assert run.host.text == "y\n"
     assert run.host.files == {"a.csv": b"y"}
     assert path.read_text() == "x"
@@ -281,32 +281,34 @@ async def test_written_file_hides_the_input_of_the_same_name(bench, tmp_path):
 async def test_value_that_is_no_data_is_refused(bench, value, message):
     host = RecordingScriptHost({"desk.add": lambda item: item})
     run = await bench.open(host)
-    done(await run("with open('a', 'w') as f:\n    f.write('x')"))
-    outcome = failed(await run(f"await desk.add({value})"))
+    require_done(await run("with open('a', 'w') as f:\n    f.write('x')"))
+    outcome = require_failed(await run(f"await desk.add({value})"))
     assert message in outcome.message
-    outcome = failed(await run("add_to_output_files('b', open('a'))"))
+    outcome = require_failed(await run("add_to_output_files('b', open('a'))"))
     assert "open file cannot be passed" in outcome.message
     assert "b" not in host.files
 
 
 async def test_unknown_action_is_reported_with_a_similar_one(bench):
     run = await bench.open(RecordingScriptHost({"desk.find": lambda: 1, "desk.close": lambda: 2}))
-    outcome = failed(await run("await desk.find_all()"))
+    outcome = require_failed(await run("await desk.find_all()"))
     assert outcome.message.endswith("it has: find, close; did you mean 'find'?")
 
 
 async def test_generator_that_changes_a_variable_of_an_earlier_script_is_refused(bench):
     run = await bench.open()
-    done(await run("seen = []"))
+    require_done(await run("seen = []"))
     code = (
         "def ids():\n    for i in range(5):\n        seen.append(i)\n        yield i\nnext(ids())"
     )
-    assert "with each change of seen" in failed(await run(code)).message
-    assert done(await run("seen")).value == []
+    assert "with each change of seen" in require_failed(await run(code)).message
+    assert require_done(await run("seen")).value == []
 
 
 async def test_script_error_resembling_an_unsupported_feature_is_unchanged(bench):
-    outcome = failed(await bench.run("raise NotImplementedError('monty does not support refunds')"))
+    outcome = require_failed(
+        await bench.run("raise NotImplementedError('monty does not support refunds')")
+    )
     words = (outcome.kind, outcome.message)
     assert words == ("NotImplementedError", "monty does not support refunds")
 
@@ -364,13 +366,13 @@ async def test_subset_runs_supported_scripts(bench, name):
     code, printed = WORKS[name]
     tools = {"add": lambda a, b: a + b, "refused": lambda: Raised("ApprovalRejected", "no")}
     run = await bench.open(RecordingScriptHost(tools))
-    done(await run(code))
+    require_done(await run(code))
     assert run.host.text == printed
 
 
 async def test_dataclass_instance_is_returned_as_a_dict(bench):
     code = "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n[P(1), print]"
-    assert done(await bench.run(code)).value == [{"x": 1}, "print"]
+    assert require_done(await bench.run(code)).value == [{"x": 1}, "print"]
 
 
 async def test_variables_of_main_remain_after_it_returns(bench):
@@ -386,17 +388,17 @@ await main()
     run = await bench.open()
     outcome = await run(code)
     assert outcome.variables == {"main": "function", "rows": "list of 3 int", "total": "int"}
-    assert done(await run("(rows, total)")).value == ([0, 1, 2], 3)
+    assert require_done(await run("(rows, total)")).value == ([0, 1, 2], 3)
 
 
 async def test_variables_are_described(bench):
     run = await bench.open()
-    outcome = done(await run("import json\nrows = [1, 2]\nn = 1\n_hidden = 2"))
+    outcome = require_done(await run("import json\nrows = [1, 2]\nn = 1\n_hidden = 2"))
     assert outcome.variables == {"rows": "list of 2 int", "n": "int"}
-    outcome = failed(await run("text = 'abc'\n1 / 0"))
+    outcome = require_failed(await run("text = 'abc'\n1 / 0"))
     assert outcome.variables["text"] == "str of length 3"
     code = "row = {'id': 1, 'name': 'a'}\nlines = [row, row]\nempty = {}\nnone = []"
-    outcome = done(await run(code))
+    outcome = require_done(await run(code))
     assert (
         outcome.variables
         | {
@@ -423,7 +425,7 @@ async def test_gather_of_thousands_of_calls_succeeds(bench):
     host = RecordingScriptHost({"double": lambda n: n * 2})
     run = await bench.open(host)
     code = "import asyncio\nsum(await asyncio.gather(*[double(n) for n in range(5_000)]))"
-    assert done(await run(code)).value == sum(range(5_000)) * 2
+    assert require_done(await run(code)).value == sum(range(5_000)) * 2
 
 
 async def test_uuid_and_path_arrive_as_text(bench):
@@ -432,7 +434,7 @@ async def test_uuid_and_path_arrive_as_text(bench):
 
     host = RecordingScriptHost({"get": lambda: [uuid.UUID(int=7), PurePosixPath("/a/b")]})
     run = await bench.open(host)
-    assert done(await run("await get()")).value == [str(uuid.UUID(int=7)), "/a/b"]
+    assert require_done(await run("await get()")).value == [str(uuid.UUID(int=7)), "/a/b"]
 
 
 async def test_killed_guest_process_is_a_crash(bench):
@@ -461,7 +463,7 @@ async def test_fifty_concurrent_sessions_succeed(bench):
     host = RecordingScriptHost({"double": lambda n: n * 2})
     runs = await asyncio.gather(*(bench.open(host) for _ in range(50)))
     outcomes = await asyncio.gather(*(run(f"await double({n})") for n, run in enumerate(runs)))
-    assert [done(outcome).value for outcome in outcomes] == [n * 2 for n in range(50)]
+    assert [require_done(outcome).value for outcome in outcomes] == [n * 2 for n in range(50)]
 
 
 @pytest.mark.parametrize("code", ["(" * 5000, "-" * 100_000 + "1", "\0", "x = 'a\ud800'"])
@@ -469,7 +471,7 @@ async def test_invalid_script_text_fails_without_a_crash(bench, code):
     run = await bench.open()
     outcome = await run(code)
     assert isinstance(outcome, Failed | Done), outcome
-    assert done(await run("1 + 1")).value == 2
+    assert require_done(await run("1 + 1")).value == 2
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Suite(ModelContract):
         return self.kind(default="Hello, grüß Gott.")
 
     @pytest.fixture
-    def sent(self, model):
+    def sent_texts(self, model):
         def texts():
             return [self.as_sent(request) for request in model.requests]
 
@@ -219,7 +219,7 @@ class TestSendsWhatAnotherAsked(Suite):
     says = "one user's words are in another's request"
 
     @pytest.fixture
-    def sent(self, model):
+    def sent_texts(self, model):
         return lambda: ["".join(model.prompts)]
 
 

@@ -140,7 +140,7 @@ class Reports(Suite):
     kind = Telling
 
     @pytest.fixture
-    def reported(self, observer):
+    def reported_texts(self, observer):
         return lambda: observer.reported
 
     @pytest.fixture

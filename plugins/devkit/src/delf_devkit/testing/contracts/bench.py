@@ -88,13 +88,13 @@ class Bench:
         await self.backend.aclose()
 
 
-def done(outcome: Outcome) -> Done:
+def require_done(outcome: Outcome) -> Done:
     """Return the outcome of a script; fail the test if the script did not succeed."""
     assert isinstance(outcome, Done), outcome
     return outcome
 
 
-def failed(outcome: Outcome, kind: str | None = None) -> Failed:
+def require_failed(outcome: Outcome, kind: str | None = None) -> Failed:
     """Return the outcome of a script; fail the test unless the script failed.
 
     Args:

@@ -23,19 +23,19 @@ def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
     package = type(subject).__module__.partition(".")[0]
     real_now = dt.datetime.now
 
-    def later(clock: Callable[..., Any]) -> Callable[..., Any]:
+    def shifted(clock: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *given, **named: clock(*given, **named) + shift
 
     # The shifted clocks, by the function or class that each one replaces.
     shifted_clocks: dict[Any, Any] = {
         dt.datetime: _shifted_class(
             dt.datetime,
-            now=later(dt.datetime.now),
-            today=later(dt.datetime.today),
+            now=shifted(dt.datetime.now),
+            today=shifted(dt.datetime.today),
             # Not by utcnow() itself, which warns that it is deprecated.
-            utcnow=later(lambda: real_now(dt.UTC).replace(tzinfo=None)),
+            utcnow=shifted(lambda: real_now(dt.UTC).replace(tzinfo=None)),
         ),
-        dt.date: _shifted_class(dt.date, today=later(dt.date.today)),
+        dt.date: _shifted_class(dt.date, today=shifted(dt.date.today)),
         **_shifted_functions(round(shift.total_seconds())),
     }
     modules = [

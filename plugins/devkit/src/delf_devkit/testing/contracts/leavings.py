@@ -88,8 +88,7 @@ async def check_nothing_remains(
                 await close()
             elif hasattr(subject, "aclose"):
                 await subject.aclose()
-        # First, because a task or thread that has not ended yet may still hold what is checked
-        # next.
+        # Wait for tasks and threads first: until they end, they may hold what is checked next.
         await _check_running(threads, tasks)
         files = sorted(path.name for path in Path(folder).iterdir())  # noqa: ASYNC240
     _check_process(process_state)
@@ -467,9 +466,9 @@ def _own_classes(kind: type) -> Iterator[type]:
 def _variables_with_state(owner: type | ModuleType) -> Iterator[tuple[str, object]]:
     """Yield the name and value of each variable that can keep something from call to call.
 
-    A number or a small collection is its own value. The value of a function is the list of its
-    mutable defaults. The value of a module's object whose class is in the same package is the dict
-    of its attributes.
+    For a number or a small collection, the value is the variable's own. For a function, it is the
+    list of the mutable default arguments. For an object in a module whose class is defined in the
+    same package, it is the dict of the object's attributes.
 
     Args:
         owner: The class or module with the variables.

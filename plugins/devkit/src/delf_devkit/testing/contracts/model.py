@@ -72,15 +72,15 @@ class ModelContract(Contract):
     - ``fails``: ``failing_model``, whose service refuses permanently, for example because of its
       key.
     - ``slow``: ``slow_model``, whose answers take a second or more.
-    - ``sends``: ``sent``, a function that returns the text of each request sent so far.
+    - ``sends``: ``sent_texts``, a function that returns the text of each request sent so far.
     - ``calls``: ``calling_model``, which answers each request with one call of the tool ``add``.
     - ``echoes``: ``echo_model``, whose service answers with the words of the last message.
     - ``cuts``: ``cut_model``, whose service stops at the token limit.
 
     ``secrets`` are the keys of ``model`` and ``failing_model``, which must never be shown. With
-    ``images = True`` the model sends images, which ``sent`` shows in base64; otherwise the model
-    must refuse a request with an image. ``cost`` is the cost of an answer of ``model`` in USD,
-    worked out by hand; set it if the model itself reports costs and has no ``price``.
+    ``images = True`` the model sends images, which ``sent_texts`` shows in base64; otherwise the
+    model must refuse a request with an image. ``cost`` is the cost of an answer of ``model`` in
+    USD, worked out by hand; set it if the model itself reports costs and has no ``price``.
     """
 
     fails: ClassVar[bool] = True
@@ -109,9 +109,9 @@ class ModelContract(Contract):
         fail_without(self, "a fixture `slow_model`, or slow = False")
 
     @pytest.fixture
-    def sent(self) -> Callable[[], Sequence[str]]:
+    def sent_texts(self) -> Callable[[], Sequence[str]]:
         """A function that returns the text of each request sent so far."""
-        fail_without(self, "a fixture `sent`, or sends = False")
+        fail_without(self, "a fixture `sent_texts`, or sends = False")
 
     @pytest.fixture
     def calling_model(self) -> Model:
@@ -181,16 +181,16 @@ class ModelContract(Contract):
 
     @needs("sends")
     async def test_request_contains_nothing_of_another_request(
-        self, model: Any, question: ModelRequest, sent: Callable[[], Sequence[str]]
+        self, model: Any, question: ModelRequest, sent_texts: Callable[[], Sequence[str]]
     ) -> None:
         await model.complete(_about(_MARK))
-        assert _MARK in sent()[-1], "`sent` does not give what the service was sent"
+        assert _MARK in sent_texts()[-1], "`sent_texts` does not give what the service was sent"
         await model.complete(question)
-        assert _MARK not in sent()[-1], "one user's words are in another's request"
+        assert _MARK not in sent_texts()[-1], "one user's words are in another's request"
 
     @needs("sends")
     async def test_concurrent_requests_are_independent(
-        self, model: Any, sent: Callable[[], Sequence[str]]
+        self, model: Any, sent_texts: Callable[[], Sequence[str]]
     ) -> None:
         marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
 
@@ -200,7 +200,7 @@ class ModelContract(Contract):
         await asyncio.gather(*(model.complete(_about(mark)) for mark in marks))
         streams = (_collect(model.stream(_about(mark))) for mark in marks)
         await asyncio.gather(*streams)
-        marks_by_request = sorted(marks_in(text) for text in sent())
+        marks_by_request = sorted(marks_in(text) for text in sent_texts())
         # Each mark was alone in two requests, one by complete() and one by stream().
         assert marks_by_request == sorted([mark] for mark in [*marks, *marks]), (
             "requests that overlap are mixed up: keep a request in variables, not in `self`"
@@ -208,55 +208,57 @@ class ModelContract(Contract):
 
     @needs("sends")
     async def test_request_contains_every_message(
-        self, model: Any, sent: Callable[[], Sequence[str]]
+        self, model: Any, sent_texts: Callable[[], Sequence[str]]
     ) -> None:
         words = [f"{_MARK}-{number}-x" for number in range(_MESSAGES)]
         turns = [
             assistant(word) if number % 2 else user(word) for number, word in enumerate(words[1:])
         ]
         messages = (system(words[0]), *turns)
-        before = len(sent())
+        before = len(sent_texts())
         await model.complete(ModelRequest(messages=messages))
-        assert len(sent()) > before, "nothing was sent: `sent` has a text for each request"
-        missing_words = [word for word in words if word not in sent()[-1]]
+        assert len(sent_texts()) > before, (
+            "nothing was sent: `sent_texts` has a text for each request"
+        )
+        missing_words = [word for word in words if word not in sent_texts()[-1]]
         assert not missing_words, (
             f"of {_MESSAGES} messages {len(missing_words)} did not arrive, first that of the role "
             f"{messages[words.index(missing_words[0])].role!r}: the model works without its "
             "instructions"
         )
-        places = [sent()[-1].index(word) for word in words[1:]]
+        places = [sent_texts()[-1].index(word) for word in words[1:]]
         assert places == sorted(places), (
             "the messages of user and assistant arrive in another order than they were given"
         )
 
     @needs("sends")
     async def test_request_contains_every_message_unchanged(
-        self, model: Any, sent: Callable[[], Sequence[str]]
+        self, model: Any, sent_texts: Callable[[], Sequence[str]]
     ) -> None:
         again = f"{_MARK}-again"
         spaced = f"    if {_MARK}:    pass  "
         end = f"{_MARK}-end-x"
         messages = (system("Be brief."), user(again), assistant("Yes."), user(again))
         await model.complete(ModelRequest(messages=messages))
-        assert sent()[-1].count(again) >= 2, (
+        assert sent_texts()[-1].count(again) >= 2, (
             "of two equal messages one did not arrive: the model sees another conversation"
         )
         await model.complete(_about(spaced))
-        assert spaced in sent()[-1], (
+        assert spaced in sent_texts()[-1], (
             "the blanks of a message are not as they were: scripts in it lose their indentation"
         )
         try:
             await model.complete(_about(f"{'word ' * 10_000} {end}"))
         except DelfError:
             return  # the model refuses the message as too long
-        assert end in sent()[-1], (
+        assert end in sent_texts()[-1], (
             "a message of 50,000 characters was cut: the model would answer without the rest; "
             "send it whole, or raise LLMExecutionError"
         )
 
     @needs("sends")
     async def test_every_system_message_is_sent_or_refused(
-        self, model: Any, sent: Callable[[], Sequence[str]]
+        self, model: Any, sent_texts: Callable[[], Sequence[str]]
     ) -> None:
         words = [f"{_MARK}-{number}-x" for number in range(2)]
         messages = (*map(system, words), user("Say hello."))
@@ -264,20 +266,20 @@ class ModelContract(Contract):
             await model.complete(ModelRequest(messages=messages))
         except DelfError:
             return
-        assert all(word in sent()[-1] for word in words), (
+        assert all(word in sent_texts()[-1] for word in words), (
             "of two system messages one did not arrive: the model works without a part of its "
             "instructions; send both, joined if need be"
         )
 
     @needs("sends")
     async def test_request_keeps_message_roles(
-        self, model: Any, sent: Callable[[], Sequence[str]]
+        self, model: Any, sent_texts: Callable[[], Sequence[str]]
     ) -> None:
         beginning = (system("Be brief."), user("one"))
         texts: list[str] = []
         for second in (assistant("two"), user("two")):
             await model.complete(ModelRequest(messages=(*beginning, second, user("three"))))
-            texts.append(sent()[-1])
+            texts.append(sent_texts()[-1])
         assert texts[0] != texts[1], (
             "the role of a message is lost: an answer of the model is sent as if the user had "
             "written the answer"
@@ -285,7 +287,7 @@ class ModelContract(Contract):
 
     @needs("sends", "calls")
     async def test_request_contains_tool_results(
-        self, model: Any, sent: Callable[[], Sequence[str]]
+        self, model: Any, sent_texts: Callable[[], Sequence[str]]
     ) -> None:
         assistant_message = assistant(
             "", [ToolCall(id="c1", name="add", arguments='{"a": 1, "b": 2}')]
@@ -293,8 +295,10 @@ class ModelContract(Contract):
         result = results([ToolResult(id="c1", name="add", text=_MARK)])
         messages = (system("Be brief."), user("Add."), assistant_message, result)
         await model.complete(ModelRequest(messages=messages, tools=(_ADD,)))
-        assert _MARK in sent()[-1], "the result of a tool did not arrive: the model would guess it"
-        assert _ADD.description in sent()[-1], "the description of a tool did not arrive"
+        assert _MARK in sent_texts()[-1], (
+            "the result of a tool did not arrive: the model would guess it"
+        )
+        assert _ADD.description in sent_texts()[-1], "the description of a tool did not arrive"
 
     async def test_image_is_sent_or_refused(
         self, model: Any, request: pytest.FixtureRequest
@@ -304,11 +308,11 @@ class ModelContract(Contract):
                 await self._fail_unless_refused(model, question, f"an image {place}")
                 continue
             await model.complete(question)
-            if not self.sends:  # the suite has no fixture `sent`
+            if not self.sends:  # the suite has no fixture `sent_texts`
                 continue
-            sent = request.getfixturevalue("sent")
+            sent_texts = request.getfixturevalue("sent_texts")
             pictures = {b64encode(part.data).decode() for part in _images_of(question)}
-            missing_pictures = [picture for picture in pictures if picture not in sent()[-1]]
+            missing_pictures = [picture for picture in pictures if picture not in sent_texts()[-1]]
             assert not missing_pictures, (
                 f"of {len(pictures)} images {place} {len(missing_pictures)} did not arrive: the "
                 "model answers about a picture that it never saw"
@@ -334,7 +338,7 @@ class ModelContract(Contract):
 
     @needs("sends")
     async def test_file_is_sent_or_refused(
-        self, model: Any, sent: Callable[[], Sequence[str]]
+        self, model: Any, sent_texts: Callable[[], Sequence[str]]
     ) -> None:
         words = f"{_MARK}-in-a-file"
         file = FilePart(name="notes.txt", data=words.encode(), media_type="text/plain")
@@ -344,7 +348,7 @@ class ModelContract(Contract):
             assert error.message.strip()  # noqa: PT017
             return
         forms = (words, b64encode(words.encode()).decode(), words.encode().hex())
-        assert any(form in sent()[-1] for form in forms), (
+        assert any(form in sent_texts()[-1] for form in forms), (
             "a request with a file was answered, and the file was not sent: the model answers "
             "about what it never read; raise LLMExecutionError, or send it"
         )

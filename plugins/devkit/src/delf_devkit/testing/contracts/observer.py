@@ -25,18 +25,18 @@ _TASKS = 40
 class ObserverContract(Contract):
     """Tests for an observer; needs a fixture ``observer``, which the suite closes.
 
-    ``reports = True`` needs a fixture ``reported``, a function that returns the texts that the
-    observer has passed on so far, such as lines of a file or packets that a service got. ``fails =
-    True`` needs a fixture ``failing_observer``, whose file or service is unavailable.
+    ``reports = True`` needs a fixture ``reported_texts``, a function that returns the texts that
+    the observer has passed on so far, such as lines of a file or packets that a service got.
+    ``fails = True`` needs a fixture ``failing_observer``, whose file or service is unavailable.
     """
 
     reports: ClassVar[bool] = False
     fails: ClassVar[bool] = False
 
     @pytest.fixture
-    def reported(self) -> Callable[[], Any]:
+    def reported_texts(self) -> Callable[[], Any]:
         """A function that returns the texts that the observer has passed on."""
-        fail_without(self, "a fixture `reported`, or reports = False")
+        fail_without(self, "a fixture `reported_texts`, or reports = False")
 
     @pytest.fixture
     def failing_observer(self) -> Observer:
@@ -73,31 +73,33 @@ class ObserverContract(Contract):
 
     @needs("reports")
     async def test_close_flushes_all_events(
-        self, observer: Any, reported: Callable[[], Sequence[str]]
+        self, observer: Any, reported_texts: Callable[[], Sequence[str]]
     ) -> None:
         for event in every_event("first"):
             await observer.observe(event)
-        reported_of_first = len(reported())
+        reported_of_first = len(reported_texts())
         for event in every_event("second"):
             await observer.observe(event)
         await observer.aclose()
-        at_once = list(reported())
-        assert len(at_once) > reported_of_first, "`reported` returns nothing of the second task"
+        at_once = list(reported_texts())
+        assert len(at_once) > reported_of_first, (
+            "`reported_texts` returns nothing of the second task"
+        )
         await asyncio.sleep(_INSTANT)
-        assert list(reported()) == at_once, (
+        assert list(reported_texts()) == at_once, (
             "events were reported after aclose(): flush there, or a process that ends loses them"
         )
 
     @needs("reports")
     async def test_concurrent_tasks_are_reported_separately(
-        self, observer: Any, reported: Callable[[], Sequence[str]]
+        self, observer: Any, reported_texts: Callable[[], Sequence[str]]
     ) -> None:
         pairs = list(zip(every_event("t1"), every_event("t2"), strict=True))
         for event_of_t1, event_of_t2 in pairs:
             await observer.observe(event_of_t1)
             await observer.observe(event_of_t2)
         await observer.aclose()
-        texts = [str(text) for text in reported()]
+        texts = [str(text) for text in reported_texts()]
         texts_of_t1 = [text.replace("t1", "t*") for text in texts if "t1" in text]
         texts_of_t2 = [text.replace("t2", "t*") for text in texts if "t2" in text]
         assert sorted(texts_of_t1) == sorted(texts_of_t2), (

@@ -18,7 +18,7 @@ from delf.protocols.sandbox import (
 )
 from delf.types import ISOLATION_ORDER
 from delf_devkit.testing.contracts.base import needs
-from delf_devkit.testing.contracts.bench import Bench, done, failed
+from delf_devkit.testing.contracts.bench import Bench, require_done, require_failed
 from delf_devkit.testing.contracts.sandbox_calls import SandboxCalls
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_engine.sandboxes.isolation import CHANGES_INPUTS, FIND_POSIX
@@ -73,7 +73,7 @@ class SandboxContract(SandboxCalls):
 
         async def use() -> None:
             session = await backend.open(host.spec())
-            done(await session.execute("1", host))
+            require_done(await session.execute("1", host))
             await session.aclose()
 
         async with Bench(backend):
@@ -91,7 +91,7 @@ class SandboxContract(SandboxCalls):
         elif measured.can_make_system_calls:
             evidence = "a script could make system calls of the host's kernel"
         else:
-            # The isolation by a kernel shows only in the results of system calls.
+            # Only system calls can show that a sandbox has a kernel of its own.
             evidence = "the tests could make no system call, so they confirm no stronger isolation"
         pytest.fail(
             f"the backend claims the isolation {backend.isolation!r}, but {evidence}: the "
@@ -103,24 +103,24 @@ class SandboxContract(SandboxCalls):
     async def test_prints_arrive_in_order(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
-            done(await run("print('a', 1)\nprint('é 🦊', end='')\nprint()"))
+            require_done(await run("print('a', 1)\nprint('é 🦊', end='')\nprint()"))
             assert run.host.text == "a 1\né 🦊\n"
 
     async def test_script_returns_its_last_value(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
-            assert done(await run("x = 20\nx * 2 + 2")).value == 42
-            assert done(await run("y = 1")).value == 1
-            assert done(await run("")).value is None
+            assert require_done(await run("x = 20\nx * 2 + 2")).value == 42
+            assert require_done(await run("y = 1")).value == 1
+            assert require_done(await run("")).value is None
 
     async def test_variables_persist_between_scripts(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
-            first = done(await run("rows = [1, 2, 3]"))
+            first = require_done(await run("rows = [1, 2, 3]"))
             assert "rows" in first.variables
-            assert done(await run("sum(rows)")).value == 6
-            failed(await run("rows.append(4)\n1 / 0"), "ZeroDivisionError")
-            assert done(await run("rows")).value == [1, 2, 3, 4]
+            assert require_done(await run("sum(rows)")).value == 6
+            require_failed(await run("rows.append(4)\n1 / 0"), "ZeroDivisionError")
+            assert require_done(await run("rows")).value == [1, 2, 3, 4]
 
     @needs("cpython")
     async def test_backend_runs_common_python(self, backend: SandboxBackend) -> None:
@@ -145,19 +145,19 @@ match total:
 [word, *(x for x in re.findall("[0-9]", "a1b2"))]
 """
         async with Bench(backend) as bench:
-            assert done(await bench.run(code)).value == ["yes", "1", "2"]
+            assert require_done(await bench.run(code)).value == ["yes", "1", "2"]
             code = "with open('notes.txt', 'w') as f: f.write('x')\nopen('notes.txt').read()"
-            assert done(await bench.run(code)).value == "x"
+            assert require_done(await bench.run(code)).value == "x"
 
     async def test_failure_has_its_line(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
-            outcome = failed(await run("x = [1]\n\nx[5]\nprint('no')"), "IndexError")
+            outcome = require_failed(await run("x = [1]\n\nx[5]\nprint('no')"), "IndexError")
             assert outcome.line == 3
             assert outcome.source == "x[5]"
             assert "list" in outcome.message
             assert "x" in outcome.variables
-            outcome = failed(await run("ok = 1\nif\n"), "SyntaxError")
+            outcome = require_failed(await run("ok = 1\nif\n"), "SyntaxError")
             assert outcome.line == 2
             assert run.session.alive
 
@@ -165,22 +165,22 @@ match total:
     async def test_session_survives_every_exception(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
-            failed(await run("raise SystemExit(3)"))
-            failed(await run("import asyncio\nraise asyncio.CancelledError()"))
-            failed(await run("raise KeyboardInterrupt"))
-            failed(await run("def f(): return f()\nf()"), "RecursionError")
-            assert done(await run("'still here'")).value == "still here"
+            require_failed(await run("raise SystemExit(3)"))
+            require_failed(await run("import asyncio\nraise asyncio.CancelledError()"))
+            require_failed(await run("raise KeyboardInterrupt"))
+            require_failed(await run("def f(): return f()\nf()"), "RecursionError")
+            assert require_done(await run("'still here'")).value == "still here"
 
     async def test_imports_outside_the_policy_are_refused(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             outcome = await bench.run("import subprocess\nsubprocess", modules=("math", "json"))
-            message = failed(outcome).message
+            message = require_failed(outcome).message
             assert "subprocess" in message
             assert "json" in message, "it does not say what is allowed"
             assert "math" in message
         async with Bench(backend) as bench:
             outcome = await bench.run("import math\nmath.floor(2.5)")
-            assert done(outcome).value == 2
+            assert require_done(outcome).value == 2
 
     async def test_rerun_is_an_outcome(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
@@ -191,7 +191,7 @@ match total:
             assert (outcome.context, outcome.remaining) == ("found n", "use n")
             assert "n" in outcome.carry
             assert run.host.text == ""
-            assert done(await run("n")).value == 3
+            assert require_done(await run("n")).value == 3
 
     async def test_argument_errors_use_the_names_of_the_script(
         self, backend: SandboxBackend
@@ -209,7 +209,7 @@ match total:
         async with Bench(backend) as bench:
             run = await bench.open()
             for code, usage in usage_by_wrong_call.items():
-                outcome = failed(await run(code))
+                outcome = require_failed(await run(code))
                 assert outcome.kind == "TypeError", outcome
                 assert usage in outcome.message
                 # Names of delf's own code, such as _Session.rerun(), must not be in the message.
@@ -227,7 +227,7 @@ add_to_output_files("empty.txt", "")
 """
         async with Bench(backend) as bench:
             run = await bench.open()
-            done(await run(code))
+            require_done(await run(code))
         expected = {
             "a.txt": "Grüße".encode(),
             "folder/b.bin": bytes(range(256)) * 8192,
@@ -257,9 +257,9 @@ add_to_output_files("empty.txt", "")
         visible = backend.visible_path(str(path))
         async with Bench(backend) as bench:
             run = await bench.open(files=(str(path),))
-            assert done(await run(f"open({visible!r}).read()")).value == "Grüße"
-            assert done(await run(f"open({path.name!r}).read()")).value == "Grüße"
-            failed(await run(f"open({visible!r}, 'w')"))
+            assert require_done(await run(f"open({visible!r}).read()")).value == "Grüße"
+            assert require_done(await run(f"open({path.name!r}).read()")).value == "Grüße"
+            require_failed(await run(f"open({visible!r}, 'w')"))
         assert path.read_text(encoding="utf-8") == "Grüße"
 
     @needs("input_files")
@@ -274,13 +274,13 @@ add_to_output_files("empty.txt", "")
         async with Bench(backend) as bench:
             run = await bench.open(files=(str(paths[0]), str(paths[1])))
             for path, name in zip(paths[:2], visible_paths[:2], strict=True):
-                text = done(await run(f"open({name!r}).read()")).value
+                text = require_done(await run(f"open({name!r}).read()")).value
                 assert text == f"of {path.parent.name}", (
                     f"two input files in different folders have the same name, and {path} was read "
                     f"as {text!r}: keep their folders apart"
                 )
             other = await bench.open(files=(str(paths[2]),))
-            assert done(await other(f"open({visible_paths[2]!r}).read()")).value == "of c"
+            assert require_done(await other(f"open({visible_paths[2]!r}).read()")).value == "of c"
             if "files" in self.confines:
                 for name in visible_paths[:2]:
                     outcome = await other(f"open({name!r}).read()")
@@ -297,7 +297,7 @@ add_to_output_files("empty.txt", "")
         async with Bench(backend) as bench:
             run = await bench.open(files=(str(path),))
             reading = f"data = open({visible!r}, 'rb').read()\n[len(data), data[:4], data[-2:]]"
-            data = done(await run(reading)).value
+            data = require_done(await run(reading)).value
         assert data == [len(content), content[:4], content[-2:]], (
             f"an input file of {len(content):,} bytes arrives as {data!r}: scripts would "
             "work with other data than the user's; hand over all bytes"
@@ -313,7 +313,7 @@ add_to_output_files("empty.txt", "")
             for content in ("id\n1\n", "id\n2\n"):
                 path.write_text(content, encoding="utf-8")
                 run = await bench.open(files=(str(path),))
-                text = done(await run(f"open({visible!r}).read()")).value
+                text = require_done(await run(f"open({visible!r}).read()")).value
                 assert text == content, (
                     f"the user has changed an input file, and the next task reads {text!r}: "
                     "make a copy for each session"
@@ -358,7 +358,7 @@ add_to_output_files("empty.txt", "")
                 next_outcome = await (await bench.open(files=(str(path),)))(
                     f"open({visible!r}).read()"
                 )
-                assert done(next_outcome).value == "id\n1\n", (
+                assert require_done(next_outcome).value == "id\n1\n", (
                     f"a script could {name} the copy of an input file, and the next task gets that "
                     "copy: make one for each session"
                 )
@@ -379,14 +379,14 @@ for name in {names!r}:
         async with Bench(backend) as bench:
             first = await bench.open()
             second = await bench.open()
-            done(await first(leave_files))
-            assert done(await second(find_files)).value == [], (
+            require_done(await first(leave_files))
+            assert require_done(await second(find_files)).value == [], (
                 "a task reads a file that another left in the working folder: give each session "
                 "a folder of its own"
             )
             await first.session.aclose()
             later = await bench.open()
-            assert done(await later(find_files)).value == [], (
+            assert require_done(await later(find_files)).value == [], (
                 "a later task reads a file that an earlier one left: remove the folder with its "
                 "session"
             )
@@ -398,7 +398,7 @@ for name in {names!r}:
             # Concurrent sessions have variables and outputs of their own.
             runs = [await bench.open() for _ in range(3)]
             outcomes = await asyncio.gather(*(run(f"me = {n}\nme") for n, run in enumerate(runs)))
-            assert [done(outcome).value for outcome in outcomes] == [0, 1, 2]
+            assert [require_done(outcome).value for outcome in outcomes] == [0, 1, 2]
             await asyncio.gather(*(run(f"print('of {n}')") for n, run in enumerate(runs)))
             texts = [run.host.text for run in runs]
             assert texts == [f"of {n}\n" for n in range(len(runs))], (
@@ -408,11 +408,11 @@ for name in {names!r}:
             # A session's change of a module reaches neither an open session nor a later one.
             await runs[0]("import json\njson.dumps = None\nimport math\nmath.pi = 3")
             await runs[0].session.aclose()
-            assert done(await runs[1]("me")).value == 1
+            assert require_done(await runs[1]("me")).value == 1
             fresh = await bench.open()
-            failed(await fresh("me"), "NameError")
+            require_failed(await fresh("me"), "NameError")
             answer = await fresh("import json, math\n[json.dumps(1), math.pi > 3.1]")
-            assert done(answer).value == ["1", True], (
+            assert require_done(answer).value == ["1", True], (
                 "a script changed a module, and a later session has the changed one: give each "
                 "session a process of its own, as it was started"
             )
@@ -432,7 +432,7 @@ for name in {names!r}:
             host = RecordingScriptHost({"ok": lambda: "ok"})
             if warm_up is not None:
                 await warm_up(host.spec())
-            assert done(await bench.run("await ok()", host)).value == "ok"
+            assert require_done(await bench.run("await ok()", host)).value == "ok"
 
     async def test_backend_runs_a_task_of_an_agent(self, backend: SandboxBackend) -> None:
         from delf import Agent

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from delf.protocols.sandbox import Raised, ToolMessage
-from delf_devkit.testing.contracts.bench import Bench, done, failed
+from delf_devkit.testing.contracts.bench import Bench, require_done, require_failed
 from delf_devkit.testing.contracts.sandbox_limits import SandboxLimits
 from delf_devkit.testing.scripts import RecordingScriptHost
 
@@ -168,7 +168,7 @@ class SandboxCalls(SandboxLimits):
         async with Bench(backend) as bench:
             run = await bench.open(host)
             code = "[await add(1, b=2), await desk.find(state='open', limit=5)]"
-            value = done(await run(code)).value
+            value = require_done(await run(code)).value
         assert value == [3, [{"state": "open", "limit": 5}]]
         assert [(call.connection, call.method) for call in host.calls] == [
             ("add", ""),
@@ -182,7 +182,7 @@ class SandboxCalls(SandboxLimits):
             run = await bench.open(host)
             for number, value in enumerate(VALUES):
                 outcome = await run(f"await take(await give({number}))")
-                back = done(outcome).value
+                back = require_done(outcome).value
                 assert (back, type(back)) == (value, type(value))
                 assert host.calls[-1].args[0] == value
 
@@ -190,7 +190,7 @@ class SandboxCalls(SandboxLimits):
         host = RecordingScriptHost({"give": lambda: "é" * _BIG, "take": len})
         async with Bench(backend) as bench:
             outcome = await bench.run("await take((await give()) + 'x')", host)
-            assert done(outcome).value == _BIG + 1
+            assert require_done(outcome).value == _BIG + 1
 
     async def test_gathered_calls_overlap(self, backend: Any) -> None:
         everyone, waiting = asyncio.Event(), 0
@@ -206,7 +206,7 @@ class SandboxCalls(SandboxLimits):
         code = "import asyncio\nawait asyncio.gather(*(meet(n) for n in range(50)))"
         async with Bench(backend) as bench:
             outcome = await bench.run(code, RecordingScriptHost({"meet": meet}))
-        assert list(done(outcome).value) == list(range(50))
+        assert list(require_done(outcome).value) == list(range(50))
 
     async def test_errors_of_calls_can_be_caught(self, backend: Any) -> None:
         host = RecordingScriptHost(
@@ -231,15 +231,15 @@ texts
 """
         async with Bench(backend) as bench:
             run = await bench.open(host)
-            value = done(await run(code)).value
+            value = require_done(await run(code)).value
             assert value == [
                 ("the desk burns", 503, 503),
                 ("Ann wrote no", None, None),
                 ("limit must be a number", None, None),
                 "not today",
             ]
-            assert "desk.burn" in failed(await run("await desk.burn()")).message
-            outcome = failed(await run("x = 1\nawait refused()"), "ApprovalRejected")
+            assert "desk.burn" in require_failed(await run("await desk.burn()")).message
+            outcome = require_failed(await run("x = 1\nawait refused()"), "ApprovalRejected")
             assert (outcome.line, outcome.message) == (2, "Ann wrote no")
 
     async def test_call_works_without_await(self, backend: Any) -> None:
@@ -247,7 +247,7 @@ texts
         code = "def paid(n):\n    return pay(n) + 1\npay(1)\n"
         code += "print(paid(2), sum([pay(n) for n in range(3, 203)]))"
         async with Bench(backend) as bench:
-            done(await bench.run(code, host))
+            require_done(await bench.run(code, host))
         assert host.text == "3 20500\n"
         assert [call.args[0] for call in host.calls] == list(range(1, 203))
 
@@ -259,7 +259,7 @@ texts
                 host = RecordingScriptHost(tools)
                 code = f"{script}\nprint('Mail was sent.')"
                 outcome = await session.execute(code, host)
-                failure = failed(outcome)
+                failure = require_failed(outcome)
                 assert (host.text, host.calls) == ("", []), f"{script} went on"
                 names_tool = any(name in failure.message for name in tools)
                 assert names_tool, f"{script}: {failure.message}"
@@ -270,15 +270,15 @@ texts
             session = (await bench.open(RecordingScriptHost(tools))).session
             for script, called_tool in CALLED_TOOL_BY_SCRIPT.items():
                 host = RecordingScriptHost(tools)
-                done(await session.execute(script, host))
+                require_done(await session.execute(script, host))
                 assert [f"{call.connection}.{call.method}" for call in host.calls] == [called_tool]
 
     async def test_unencodable_result_is_an_error_in_the_script(self, backend: Any) -> None:
         host = RecordingScriptHost({"get": object})
         async with Bench(backend) as bench:
             run = await bench.open(host)
-            assert "object" in failed(await run("await get()"), "ToolError").message
-            assert done(await run("1")).value == 1
+            assert "object" in require_failed(await run("await get()"), "ToolError").message
+            assert require_done(await run("1")).value == 1
 
     async def test_script_can_cancel_a_call(self, backend: Any) -> None:
         call_began = asyncio.Event()
@@ -292,7 +292,8 @@ texts
             return "ok"
 
         host = RecordingScriptHost({"wait": wait, "ok": ok})
-        # The host sees the cancellation before the last call, which shows that calls still work.
+        # The host sees the cancellation before the last call. That call shows that the session
+        # still works.
         code = """
 import asyncio
 task = asyncio.ensure_future(wait())
@@ -305,7 +306,7 @@ except asyncio.CancelledError:
 await ok()
 """
         async with Bench(backend) as bench:
-            assert done(await bench.run(code, host)).value == "ok"
+            assert require_done(await bench.run(code, host)).value == "ok"
         assert host.cancelled == ["wait"]
 
     async def test_session_makes_no_call_after_its_end(self, backend: Any) -> None:
@@ -324,5 +325,5 @@ await ok()
             await run(code)
             before = len(host.calls)
             for _ in range(5):
-                done(await run("await ok()"))
+                require_done(await run("await ok()"))
             assert len(host.calls) == before + 5, "a task of an earlier script still calls"
