@@ -93,7 +93,7 @@ class SqlConversations:
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
         """Return the first ``limit`` messages after a position, including summarised messages."""
 
-        def read(connection: Connection) -> list[ChatMessage]:
+        def select(connection: Connection) -> list[ChatMessage]:
             row = _find_row(connection, self._namespace, conversation)
             if row is None:
                 return []
@@ -104,7 +104,7 @@ class SqlConversations:
             )
             return [_message(message_row) for message_row in rows]
 
-        return await self.run_read(read)
+        return await self.run_read(select)
 
     async def summarize(
         self,
@@ -160,10 +160,10 @@ class SqlConversations:
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
         """Return the records of conversations that have messages, newest first."""
 
-        def read(connection: Connection) -> list[ConversationRecord]:
+        def select(connection: Connection) -> list[ConversationRecord]:
             return [record for _, record in _find_records(connection, self._namespace, limit)]
 
-        return await self.run_read(read)
+        return await self.run_read(select)
 
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False

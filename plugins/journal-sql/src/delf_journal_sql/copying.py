@@ -18,7 +18,7 @@ _NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
 _TABLE_OF_REMOVED_TASKS: Final = "delf_removed"
 
 
-def back_up(database: Database, path: Path, settings: JournalSettings) -> None:
+def copy_database(database: Database, path: Path, settings: JournalSettings) -> None:
     """Copy a consistent snapshot of a database into an empty file, as a SQLite database.
 
     Raises:

@@ -35,7 +35,7 @@ from delf.values.sizes import LARGE, run_in_thread
 from delf_journal_sql import inbox, index, people, search, sessions, store
 from delf_journal_sql.codec import Packed, pack
 from delf_journal_sql.conversations import SqlConversations, namespaces
-from delf_journal_sql.copying import back_up, copy_tables
+from delf_journal_sql.copying import copy_database, copy_tables
 from delf_journal_sql.database import Connection, transaction
 from delf_journal_sql.errors import ConnectionLostError, JournalError, JournalSetupError
 from delf_journal_sql.opening import open_database
@@ -179,7 +179,7 @@ class SqlJournal:
             self._open()
             _make_file(path)
             try:
-                back_up(self.database, path, self._settings)
+                copy_database(self.database, path, self._settings)
             except BaseException:
                 path.unlink()
                 raise

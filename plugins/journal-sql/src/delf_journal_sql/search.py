@@ -318,8 +318,9 @@ def _figures_by_task(
         {**values, "now": now},
     )
     for row in sums:
-        add = _cost_figures(row) if row.kind == "model" else _call_figures(row)
-        figures_by_group[row.group_key] = replace(figures_by_group[row.group_key], **add)
+        figures_of_kind = _cost_figures(row) if row.kind == "model" else _call_figures(row)
+        figures = figures_by_group[row.group_key]
+        figures_by_group[row.group_key] = replace(figures, **figures_of_kind)
     return list(figures_by_group.values())
 
 

@@ -201,8 +201,8 @@ class SqliteConnection:
         except OSError:
             status = None
         file_id = None if status is None else (status.st_dev, status.st_ino)
-        # Set by the first write, when the file certainly exists.
-        self._file_id = self._file_id or file_id
+        if self._file_id is None:  # at the first write, when the file certainly exists
+            self._file_id = file_id
         if file_id is None or file_id != self._file_id:
             raise JournalError(
                 f"the journal {self._path} was deleted or replaced while it was in use",

@@ -174,10 +174,10 @@ def find_tasks(
         where += conditions_of_fields
         values |= parameters
     if after is not None:
-        after_key = "SELECT id FROM delf_tasks WHERE task_id = :after"
+        select_key = "SELECT id FROM delf_tasks WHERE task_id = :after"
         # If that task was removed, its key counts as 0: only tasks with an earlier start time are
         # found.
-        where.append(f"(t.started_at, t.id) < (:at, COALESCE(({after_key}), 0))")
+        where.append(f"(t.started_at, t.id) < (:at, COALESCE(({select_key}), 0))")
         values["at"], values["after"] = after
     conditions = f"WHERE {' AND '.join(where)} " if where else ""
     rows = connection.execute(

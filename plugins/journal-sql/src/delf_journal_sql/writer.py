@@ -135,7 +135,7 @@ class Writer:
             may_be_failed: Whether the task may be claimed even if it has failed.
         """
 
-        def claim(connection: Connection) -> PerhapsAlive | None:
+        def store_claim(connection: Connection) -> PerhapsAlive | None:
             key_of(connection, task_id)  # raises for an unknown task, before anything is written
             # Without a heartbeat, other processes would take this one for dead, and claim the task.
             self._write_heartbeat(connection)
@@ -151,7 +151,7 @@ class Writer:
             if not is_of_another_agent:
                 self._claims.unreleased.add(task_id)
 
-        return Call(claim, write=True, on_commit=after_commit, on_failure=after_failure)
+        return Call(store_claim, write=True, on_commit=after_commit, on_failure=after_failure)
 
     def release(self, task_id: str) -> Call:
         """Create the operation that releases this process's claim on a task.
@@ -159,10 +159,13 @@ class Writer:
         If the operation fails, the next heartbeat after the outage releases the task.
         """
 
-        def release(connection: Connection) -> None:
+        def remove_claim(connection: Connection) -> None:
             self._claims.release(connection, task_id)
 
-        return Call(release, write=True, on_failure=lambda: self._claims.unreleased.add(task_id))
+        def after_failure() -> None:
+            self._claims.unreleased.add(task_id)
+
+        return Call(remove_claim, write=True, on_failure=after_failure)
 
     def append_all(self, events: Sequence[Packed]) -> Call:
         """Create the operation that appends all events or none."""
@@ -347,7 +350,7 @@ class Writer:
         self.owner.register(connection)
         self._has_uncommitted_heartbeat = True  # until _transaction() has committed
         if self._last_heartbeat_at is None:
-            # The first heartbeat of a process is the occasion to remove the records of dead ones.
+            # With its first heartbeat, a process also removes the records of dead processes.
             forget_dead(connection, connection.now())
 
     def _has_recent_heartbeat(self) -> bool:
