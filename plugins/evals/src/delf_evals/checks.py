@@ -75,10 +75,10 @@ class Called(Evaluator[object, object, object]):
         calls_of_action = [call for call in done.calls if fnmatchcase(call["action"], self.action)]
         matching_calls = list(filter(has_wanted_arguments, calls_of_action))
         is_met = bool(matching_calls) if self.times is None else len(matching_calls) == self.times
-        count = f"{len(matching_calls)} such call{'' if len(matching_calls) == 1 else 's'}"
+        message = f"{len(matching_calls)} such call{'' if len(matching_calls) == 1 else 's'}"
         if len(matching_calls) < len(calls_of_action):
-            count += f", {len(calls_of_action) - len(matching_calls)} with other arguments"
-        return EvaluationReason(value=is_met, reason=None if is_met else count)
+            message += f", {len(calls_of_action) - len(matching_calls)} with other arguments"
+        return EvaluationReason(value=is_met, reason=None if is_met else message)
 
 
 @dataclass

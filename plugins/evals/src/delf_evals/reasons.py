@@ -58,9 +58,9 @@ def _text(value: object) -> str:
 
 
 def _start_to_show(text: str, other: str) -> int:
-    """Return the index in a text from which to show the text.
+    """Return the index from which to show a text, so that its first difference is shown.
 
-    The index is chosen so that the first difference from ``other`` is shown.
+    The text is compared with ``other``.
     """
     pairs = zip(text, other, strict=False)
     equal_pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)

@@ -216,11 +216,12 @@ class Report(BaseModel):
             if not common_keys:
                 continue
             self.since = earlier_report.at
-            self.changes = [
-                Change(variant=key[0], case=key[1], passed=new_rates[key] > old_rates[key])
-                for key in common_keys
-                if new_rates[key] != old_rates[key]
-            ]
+            self.changes = []
+            for variant, case in common_keys:
+                new_rate, old_rate = new_rates[variant, case], old_rates[variant, case]
+                if new_rate != old_rate:
+                    is_better = new_rate > old_rate
+                    self.changes.append(Change(variant=variant, case=case, passed=is_better))
             return
 
     def rates(self) -> dict[tuple[str, str], float]:

@@ -346,20 +346,24 @@ def _with_task_results(
     response = case_run.response
     events = () if response is None else response.events
     files = {} if response is None else response.files
-    selections = [event for event in events if isinstance(event, ToolsSelected)]
+    calls = [
+        {
+            "action": start.action,
+            "arguments": start.arguments,
+            "effect": start.effect,
+            "status": end.status,
+        }
+        for start, end in _calls_of(events)
+    ]
+    callable_actions = {*action_names, ASK}
+    for event in events:
+        if isinstance(event, ToolsSelected):
+            callable_actions.update(event.actions)
     done = Done(
-        calls=[
-            {
-                "action": start.action,
-                "arguments": start.arguments,
-                "effect": start.effect,
-                "status": end.status,
-            }
-            for start, end in _calls_of(events)
-        ],
+        calls=calls,
         files={name: Path(path) for name, path in files.items()},
         cost_usd=None if response is None else response.cost_usd,
-        actions=action_names.union({ASK}, *(selection.actions for selection in selections)),
+        actions=callable_actions,
     )
     spans = SpanTree()
     spans.add_spans(_spans_of(events))
@@ -438,6 +442,20 @@ def _result_of(
         # pydantic-evals writes the exception's type before the message.
         _, _, message = result.error_message.partition(": ")
         return case_result.model_copy(update={"error": message})
+    checks = _check_results(result)
+    # The ``passed`` of a score is None, so a score does not fail a case.
+    has_failed_check = any(check.passed is False for check in checks)
+    return case_result.model_copy(
+        update={
+            "passed": not has_failed_check,
+            "checks": checks,
+            "answer": _plain(result.output),
+        }
+    )
+
+
+def _check_results(result: ReportCase[Any, Any, Any]) -> list[CheckResult]:
+    """Convert pydantic-evals' results of the checks of a case."""
     checks: list[CheckResult] = []
     for name, check in result.assertions.items():
         if check.value:
@@ -453,15 +471,7 @@ def _result_of(
         CheckResult(name=failure.name, passed=False, reason=failure.error_message)
         for failure in result.evaluator_failures
     ]
-    # The ``passed`` of a score is None, so a score does not fail a case.
-    has_failed_check = any(check.passed is False for check in checks)
-    return case_result.model_copy(
-        update={
-            "passed": not has_failed_check,
-            "checks": checks,
-            "answer": _plain(result.output),
-        }
-    )
+    return checks
 
 
 def _plain(value: object) -> Any:

@@ -70,9 +70,9 @@ class Attachments:
         name, data = _name_and_bytes(item, number)
         if data is not None:
             return name, data
-        # Scripts may use a name or a path, so several keys stand for one input file.
         file = self._input_file_by_name.get(name)
         if file is None:
+            # A file may be under several keys, because scripts may use its name or its path.
             names = sorted({*self._input_file_by_name.values()})
             listed = ", ".join(names[:20]) or "none"
             raise ToolExecutionError(

@@ -13,24 +13,24 @@ _MAX_LINES: Final = 24
 _MAX_LINE_CHARS: Final = 160
 
 
-def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
+def explain(entry: Entry, actual: Mapping[str, Any]) -> str:
     """Describe the differences between a recorded request and the actual request.
 
     Args:
         entry: The entry with the recorded request. A field that this request omits matches any
             value.
-        asked: The actual request, as a recording describes requests.
+        actual: The actual request, as a recording describes requests.
     """
     recorded = dict(entry.request)
     if entry.contains is not None:  # the entry is written by hand
-        text = text_of(asked)
+        text = text_of(actual)
         missing = [repr(wanted) for wanted in entry.contains if wanted not in text]
         if missing:
             return f"the request does not contain {', '.join(missing)}"
         del recorded["contains"]  # actual requests do not have this field
-    actual = {name: asked.get(name) for name in recorded}
+    compared = {name: actual.get(name) for name in recorded}
     old = list(_request_lines(recorded))
-    new = list(_request_lines(actual))
+    new = list(_request_lines(compared))
     lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=1))
     shown_lines = [
         line if len(line) <= _MAX_LINE_CHARS else line[: _MAX_LINE_CHARS - 1] + "…"
