@@ -284,8 +284,10 @@ def _letter(number: int) -> str:
 
 def _lettered(report: Report) -> Iterator[tuple[str, VariantResult]]:
     """Yield pairs such as ``("A  ", variant)``; the text is empty if there is one variant only."""
+    has_letters = len(report.variants) > 1
     for number, variant in enumerate(report.variants):
-        yield f"{_letter(number)}  " if len(report.variants) > 1 else "", variant
+        text = f"{_letter(number)}  " if has_letters else ""
+        yield text, variant
 
 
 def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:

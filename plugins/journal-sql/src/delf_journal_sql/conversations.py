@@ -348,7 +348,8 @@ def _are_stored(
         "WHERE conversation = :key AND seq > :after ORDER BY seq LIMIT :count",
         {"key": row.id, "after": after, "count": len(messages)},
     )
-    return [*map(tuple, rows)] == [(plain_text(m.content), m.at, m.task_id) for m in messages]
+    stored = [tuple(row) for row in rows]
+    return stored == [(plain_text(m.content), m.at, m.task_id) for m in messages]
 
 
 def _append(

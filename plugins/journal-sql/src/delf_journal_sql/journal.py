@@ -615,9 +615,9 @@ class SqlJournal:
                 self._writer = Writer(self.database, self._open, self._poke, self._lease_seconds)
             return self._writer
 
-    def _remove_starting(self, begin: Future[int]) -> None:
+    def _remove_starting(self, start_position: Future[int]) -> None:
         with self._lock:
-            self._starting_subscriptions.discard(begin)
+            self._starting_subscriptions.discard(start_position)
 
     def _poke(self) -> None:
         watcher = self._watcher

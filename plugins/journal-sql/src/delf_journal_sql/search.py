@@ -111,7 +111,7 @@ def _newest_tasks_with_terms(
     before_task: int | None,
     limit: int,
 ) -> list[FoundTask]:
-    """Return the newest tasks that match a filter and have an event with all phrases.
+    """Return the newest tasks that match a filter and have an event with all search terms.
 
     Each task has an excerpt of this event. For the arguments see :func:`_newest_tasks` and
     :func:`_matching_events`.
@@ -166,7 +166,7 @@ def _matching_events(
     terms: Sequence[Sequence[str]],
     before_task: int | None,
 ) -> Iterator[Mapping[int, int]]:
-    """Yield batches of the tasks that have an event with all phrases, newest tasks first.
+    """Yield batches of the tasks that have an event with all search terms, newest tasks first.
 
     A batch maps the database key of a task to the index key of its earliest such event. If a task
     has more than ``_BATCH_SIZE`` such events, only the newest ``_BATCH_SIZE`` are considered.
@@ -174,7 +174,7 @@ def _matching_events(
     Args:
         connection: A connection for reading.
         database: The database, for its SQL dialect.
-        terms: The phrases, each as words.
+        terms: The search terms, each as words that must follow each other.
         before_task: The database key of a task, to yield only older tasks; None for all.
     """
     query = database.text_search.query(terms)
@@ -525,15 +525,15 @@ def _excerpt_of(
 ) -> tuple[Place, str]:
     """Return an excerpt of an event, and its place in the event.
 
-    The excerpt surrounds the first occurrence of a phrase's first word, even if the whole phrase
-    occurs only later. If no text has such a word, the excerpt is the beginning of the first text.
+    The excerpt surrounds the first occurrence of a term's first word, even if the whole term occurs
+    only later. If no text has such a word, the excerpt is the beginning of the first text.
 
     Args:
         texts: The texts of an event, each with its place in the event.
-        terms: The searched phrases, each as a sequence of words.
+        terms: The search terms, each as a sequence of words.
     """
-    for phrase in terms:
-        first_word = phrase[0]
+    for term in terms:
+        first_word = term[0]
         for place, text in texts:
             position = normal(text).find(first_word)
             if position >= 0:

@@ -40,8 +40,8 @@ class WordSearch:
         insert: The statement that inserts a row. ``:place`` is the row's key, and ``:words`` a text
             of words with spaces between them.
         match: The condition that matches ``:query``.
-        query: Builds ``:query`` from phrases. The last word of the last phrase also matches longer
-            words: ``pay`` finds ``payment``.
+        query: Builds ``:query`` from search terms. The last word of the last term also matches
+            longer words: ``pay`` finds ``payment``.
     """
 
     create_statements: Sequence[str]

@@ -322,8 +322,8 @@ class Appending:
         """Return the row of a new task as a mapping, from the task's first event."""
         # The column ``origin`` cannot be NULL, and not every task has an origin.
         values: dict[str, Any] = {"origin": "", **TaskRecord.beginning(event)}
-        waits = isinstance(event, TaskQueued) and event.queue is not None
-        if waits:
+        is_queued = isinstance(event, TaskQueued) and event.queue is not None
+        if is_queued:
             values |= {"state": TaskState.QUEUED, "owner": None}
         else:
             values |= {"state": TaskState.RUNNING, "owner": self._claims.owner.key}

@@ -85,7 +85,9 @@ class ScriptedApprovals:
 
     async def __call__(self, request: ApprovalRequest) -> Decision | None:
         """Decide a request or answer a question, for use as ``on_confirm`` and ``on_ask``."""
-        return await (self.answer if request.is_question else self.decide)(request)
+        if request.is_question:
+            return await self.answer(request)
+        return await self.decide(request)
 
     async def answer(self, request: ApprovalRequest) -> Decision | None:
         """Return the next queued decision about a question."""

@@ -210,7 +210,7 @@ LOOP_ITERATIONS: Final = (0, 1, 2, 3, 5, 8, 13)
 """The numbers of iterations of the event loop after which operations are cancelled."""
 
 
-async def opened(make: Callable[[], Any]) -> Any:
+async def open_with(make: Callable[[], Any]) -> Any:
     """Call a plain or async function that opens something, and return what it has opened."""
     made = make()
     return await made if inspect.isawaitable(made) else made

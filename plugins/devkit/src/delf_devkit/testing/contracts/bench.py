@@ -72,7 +72,8 @@ class Bench:
         self, code: str, host: RecordingScriptHost | None = None, **options: Any
     ) -> Outcome:
         """Run a script in a fresh session."""
-        return await (await self.open(host, **options))(code)
+        running = await self.open(host, **options)
+        return await running(code)
 
     async def __aenter__(self) -> Self:
         return self

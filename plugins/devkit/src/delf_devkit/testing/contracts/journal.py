@@ -29,7 +29,7 @@ from delf_devkit.testing.contracts.base import (
     cancel_after_iterations,
     fail_without,
     needs,
-    opened,
+    open_with,
 )
 from delf_devkit.testing.events import every_event
 
@@ -389,7 +389,7 @@ class JournalContract(Contract):
             await any_journal.aclose()
 
         async def use_second_journal() -> None:
-            await use(await opened(reopen), "second")
+            await use(await open_with(reopen), "second")
 
         await journal.append(started("before"))
         try:
@@ -441,7 +441,7 @@ class JournalContract(Contract):
         for event in (started("a"), finished("a", 2)):
             await journal.append(event)
         await journal.aclose()
-        reopened = await opened(reopen)
+        reopened = await open_with(reopen)
         assert [event.seq for event in await reopened.read("a")] == [1, 2]
         assert [item.state for item in await reopened.find()] == ["done"]
         await reopened.aclose()
@@ -450,7 +450,7 @@ class JournalContract(Contract):
     async def test_two_open_instances_lose_nothing(
         self, journal: Any, reopen: Callable[[], Any]
     ) -> None:
-        other = await opened(reopen)
+        other = await open_with(reopen)
 
         async def write(into: Any, task: str) -> None:
             await into.append(started(task))

@@ -17,7 +17,7 @@ from delf_devkit.testing.contracts.base import (
     cancel_after_iterations,
     fail_without,
     needs,
-    opened,
+    open_with,
 )
 
 _AT_ONCE = 10
@@ -168,7 +168,7 @@ class MemoryContract(Contract):
     async def test_two_open_instances_lose_nothing(
         self, store: Any, reopen: Callable[[], Any]
     ) -> None:
-        other = await opened(reopen)
+        other = await open_with(reopen)
         await self._save_to_both_at_once(store, other)
         for each in (store, other):
             assert len(await each.all()) == 2 * _AT_ONCE, "one overwrites what the other saved"
@@ -283,7 +283,7 @@ class MemoryContract(Contract):
     async def test_store_sees_changes_of_another_instance(
         self, store: Any, reopen: Callable[[], Any]
     ) -> None:
-        other = await opened(reopen)
+        other = await open_with(reopen)
         assert list(await store.all()) == []
         assert list(await store.search(self.query, 1, 0.0)) == []
         await other.save(self.facts)
@@ -326,6 +326,6 @@ class MemoryContract(Contract):
     async def test_data_survives_the_process(self, store: Any, reopen: Callable[[], Any]) -> None:
         await store.save(self.facts)
         await store.aclose()
-        reopened = await opened(reopen)
+        reopened = await open_with(reopen)
         assert [fact.content for fact in await reopened.all()] == list(self.facts)
         await reopened.aclose()

@@ -15,7 +15,7 @@ from delf.errors import DelfError, TaskStoppedError, UnknownRequestError, Unknow
 from delf.events import ApprovalDecided, ApprovalRequested, TaskPostponed, TaskQueued
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
-from delf_devkit.testing.contracts.base import Contract, fail_without, needs, opened
+from delf_devkit.testing.contracts.base import Contract, fail_without, needs, open_with
 from delf_devkit.testing.contracts.journal import finished, printed, started
 
 _MANY = 4
@@ -65,27 +65,27 @@ class SharedJournalContract(Contract):
         """A function that opens the journal under test."""
         fail_without(self, "a fixture `reopen`")
 
-    @pytest_asyncio.fixture(name="two")
+    @pytest_asyncio.fixture(name="two_journals")
     async def _open_two(self, reopen: Callable[[], Any]) -> Any:
         """Open the journal twice, as two processes would."""
-        journals = [await opened(reopen), await opened(reopen)]
+        journals = [await open_with(reopen), await open_with(reopen)]
         yield journals
         for journal in journals:
             await journal.aclose()
 
-    async def test_journal_satisfies_the_shared_protocol(self, two: Sequence[Any]) -> None:
-        assert isinstance(two[0], SharedJournal), "it is not a SharedJournal"
-        await two[0].open()
-        assert two[0].place.strip()
-        await two[0].check()
+    async def test_journal_satisfies_the_shared_protocol(self, two_journals: Sequence[Any]) -> None:
+        assert isinstance(two_journals[0], SharedJournal), "it is not a SharedJournal"
+        await two_journals[0].open()
+        assert two_journals[0].place.strip()
+        await two_journals[0].check()
 
-    async def test_secrets_are_never_shown(self, two: Sequence[Any]) -> None:
-        journal, _ = two  # opened twice; one of them is enough here
+    async def test_secrets_are_never_shown(self, two_journals: Sequence[Any]) -> None:
+        journal, _ = two_journals  # opened twice; one of them is enough here
         # check() reads the whole journal, so its logs, errors or result could show a secret.
         await self.check_no_secret_is_shown(journal, use=journal.check)
 
-    async def test_process_sees_events_of_another(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_process_sees_events_of_another(self, two_journals: Sequence[Any]) -> None:
+        one, other = two_journals
         await one.append(started("a"))
         stream = other.subscribe("a")
         numbers = {event.seq for event in await other.read("a")}
@@ -95,8 +95,8 @@ class SharedJournalContract(Contract):
         assert (await other.task("a")).state == TaskState.RUNNING
         await stream.aclose()
 
-    async def test_find_filters_by_state_text_and_time(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_find_filters_by_state_text_and_time(self, two_journals: Sequence[Any]) -> None:
+        one, other = two_journals
         for number, name in enumerate(("ann 50%_", "bob", "cleo"), 1):
             await one.append(started(name, at=float(number)))
         await one.append(finished("bob", 2))
@@ -111,16 +111,16 @@ class SharedJournalContract(Contract):
         assert await self._task_ids(other, limit=1, since=1.0) == ["cleo"]
         assert dict(await other.count()) == {"running": 2, "done": 1}
 
-    async def test_find_filters_by_fields(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_find_filters_by_fields(self, two_journals: Sequence[Any]) -> None:
+        one, other = two_journals
         for name in ("day", "night"):
             queued = TaskQueued(task_id=name, seq=1, at=1.0, task=name, timeout=30, queue=name)
             await one.append(queued)
         assert await self._task_ids(other, fields={"queue": "night"}) == ["night"]
         assert await self._task_ids(other, fields={"queue": "noon"}) == []
 
-    async def test_list_continues_after_a_cursor(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_list_continues_after_a_cursor(self, two_journals: Sequence[Any]) -> None:
+        one, other = two_journals
         # Two tasks each begin at the same time: "a" and "b", "c" and "d".
         for number, name in enumerate("abcde"):
             await one.append(started(name, at=float(number // 2)))
@@ -140,8 +140,8 @@ class SharedJournalContract(Contract):
         cursor_after_oldest_task = (-1.0, "a")
         assert await self._task_ids(other, after=cursor_after_oldest_task) == []
 
-    async def test_task_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_task_id_can_be_abbreviated(self, two_journals: Sequence[Any]) -> None:
+        one, other = two_journals
         for name, user in (("task_ab1", "ada"), ("task_ab2", "bo"), ("task_c", None)):
             await one.append(started(name, user=user))
         assert await other.resolve("task_c") == "task_c"
@@ -158,9 +158,9 @@ class SharedJournalContract(Contract):
             await other.task("nowhere")
 
     async def test_remove_deletes_ended_tasks_and_keeps_running_ones(
-        self, two: Sequence[Any]
+        self, two_journals: Sequence[Any]
     ) -> None:
-        one, other = two
+        one, other = two_journals
         for name in ("old", "older", "runs"):
             await one.append(started(name))
         for name in ("old", "older"):
@@ -182,8 +182,8 @@ class SharedJournalContract(Contract):
         assert list((await other.prune()).tasks) == ["old"]
         assert await self._task_ids(one) == ["runs"]
 
-    async def test_task_has_one_owner(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_task_has_one_owner(self, two_journals: Sequence[Any]) -> None:
+        one, other = two_journals
         await one.append(started("t"))
         await _check_refused(
             other.claim("t"), "a second process claims a task that runs in the first"
@@ -204,8 +204,8 @@ class SharedJournalContract(Contract):
             await other.claim("nowhere")
         await other.release("nowhere")
 
-    async def test_closed_journal_owns_no_task(self, two: Sequence[Any]) -> None:
-        closed, other = two
+    async def test_closed_journal_owns_no_task(self, two_journals: Sequence[Any]) -> None:
+        closed, other = two_journals
         await closed.append(started("running"))
         submitted = TaskQueued(task_id="submitted", seq=1, at=1.0, task="do it", timeout=30)
         await closed.append(submitted)
@@ -225,15 +225,17 @@ class SharedJournalContract(Contract):
             "release them in `aclose`"
         )
 
-    async def test_postponed_task_waits_for_another_attempt(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_postponed_task_waits_for_another_attempt(
+        self, two_journals: Sequence[Any]
+    ) -> None:
+        one, other = two_journals
         queued = TaskQueued(task_id="p", seq=1, at=1.0, task="do p", timeout=30, queue="night")
         await one.append(queued)
         await one.append(replace(started("p"), seq=2))
-        again = TaskPostponed(
+        postponed = TaskPostponed(
             task_id="p", seq=3, at=3.0, error="it is busy", code="ERR", tries=2, not_before=99.0
         )
-        await one.append(again)
+        await one.append(postponed)
         record = await other.task("p")
         assert (record.state, record.tries, record.not_before) == ("queued", 2, 99.0), (
             f"a postponed task is {record.state!r} until {record.not_before!r} after "
@@ -241,8 +243,8 @@ class SharedJournalContract(Contract):
         )
 
     async def test_concurrent_claims_succeed_once(self, reopen: Callable[[], Any]) -> None:
-        first = await opened(reopen)
-        others = [await opened(reopen) for _ in range(_MANY)]
+        first = await open_with(reopen)
+        others = [await open_with(reopen) for _ in range(_MANY)]
         for name in map(str, range(_ROUNDS)):
             await first.append(started(name))
             await first.release(name)
@@ -255,8 +257,8 @@ class SharedJournalContract(Contract):
         for journal in (first, *others):
             await journal.aclose()
 
-    async def test_notes_reach_another_process_in_order(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_notes_reach_another_process_in_order(self, two_journals: Sequence[Any]) -> None:
+        one, other = two_journals
         await one.append(started("a"))
         await one.append(started("b"))
         first = await other.post("a", "before", {"n": 0})
@@ -284,8 +286,8 @@ class SharedJournalContract(Contract):
         for stream in (live, again):
             await stream.aclose()
 
-    async def test_inbox_lists_pending_requests(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_inbox_lists_pending_requests(self, two_journals: Sequence[Any]) -> None:
+        one, other = two_journals
         await _ask_three_and_reject_the_first(one)
         assert await self._request_ids(other) == ["req_1a", "req_2b", "req_2c"]
         assert await self._request_ids(other, waiting=True) == ["req_2b", "req_2c"]
@@ -301,8 +303,10 @@ class SharedJournalContract(Contract):
         await one.append(finished("a", 7))
         assert await self._request_ids(other, waiting=True) == [], "its task is over: nobody waits"
 
-    async def test_inbox_finds_requests_by_the_start_of_their_id(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_inbox_finds_requests_by_the_start_of_their_id(
+        self, two_journals: Sequence[Any]
+    ) -> None:
+        one, other = two_journals
         await _ask_three_and_reject_the_first(one)
         assert await self._request_ids(other, start="req_2c") == ["req_2c"]
         assert await self._request_ids(other, start="2") == ["req_2b", "req_2c"], (
@@ -312,15 +316,17 @@ class SharedJournalContract(Contract):
             "the wildcards % and _ of SQL's LIKE are searched as text"
         )
 
-    async def test_inbox_is_limited_to_the_newest_requests(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_inbox_is_limited_to_the_newest_requests(
+        self, two_journals: Sequence[Any]
+    ) -> None:
+        one, other = two_journals
         await _ask_three_and_reject_the_first(one)
         assert await self._request_ids(other, limit=1) == ["req_2c"]
         assert await self._request_ids(other, limit=0) == []
         assert await self._task_ids(other, limit=0) == []
 
-    async def test_another_process_can_stop_a_task(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_another_process_can_stop_a_task(self, two_journals: Sequence[Any]) -> None:
+        one, other = two_journals
         for name in ("works", "died", "ended"):
             await one.append(started(name))
         await one.append(finished("ended", 2))
@@ -341,8 +347,10 @@ class SharedJournalContract(Contract):
         await one.append(end)
         assert await stopping
 
-    async def test_remembered_decisions_last_until_revoked(self, two: Sequence[Any]) -> None:
-        one, other = two
+    async def test_remembered_decisions_last_until_revoked(
+        self, two_journals: Sequence[Any]
+    ) -> None:
+        one, other = two_journals
         await one.append(started("a"))
         until_revoked = {"remember": "until_revoked", "project": "/shop"}
         for seq, name in enumerate(("of_action", "for_task", "rejected", "of_call"), 2):
@@ -367,8 +375,8 @@ class SharedJournalContract(Contract):
         assert [each.request_id for each in await one.remembered()] == ["of_call"]
 
     @needs("upkeep")
-    async def test_size_counts_events(self, two: Sequence[Any]) -> None:
-        journal = two[0]
+    async def test_size_counts_events(self, two_journals: Sequence[Any]) -> None:
+        journal = two_journals[0]
         await journal.append(started("a"))
         size = await journal.size()
         assert size.events == 1
@@ -377,8 +385,8 @@ class SharedJournalContract(Contract):
         assert all(retention_seconds > 0 for retention_seconds in journal.keep.values())
 
     @needs("upkeep")
-    async def test_read_all_is_a_snapshot(self, two: Sequence[Any]) -> None:
-        journal = two[0]
+    async def test_read_all_is_a_snapshot(self, two_journals: Sequence[Any]) -> None:
+        journal = two_journals[0]
         await journal.append(started("a"))
         await journal.append(started("b"))
         # read_all() yields the events of one task after the other. The events that are recorded
@@ -393,8 +401,10 @@ class SharedJournalContract(Contract):
         )
 
     @needs("upkeep")
-    async def test_restore_undoes_changes(self, two: Sequence[Any], tmp_path: Path) -> None:
-        one, other = two
+    async def test_restore_undoes_changes(
+        self, two_journals: Sequence[Any], tmp_path: Path
+    ) -> None:
+        one, other = two_journals
         for name in ("a", "b"):
             await one.append(started(name))
         await one.append(printed("b", 2))
