@@ -244,7 +244,7 @@ class PostgresDatabase:
                 hint="it is postgresql://user:password@host:5432/database; "
                 "in a password, write @ as %40, / as %2F and : as %3A",
             ) from None
-        self.name = _display_target(public_target)
+        self.name = _url_without_password(public_target)
         self.errors: tuple[type[Exception], ...] = (psycopg.Error, OSError)
         self._settings = settings
         self._lock = threading.Lock()
@@ -503,7 +503,7 @@ def _parse_url(url_without_scheme: str) -> dict[str, Any]:
     return parameters | dict(urllib.parse.parse_qsl(url.query, strict_parsing=bool(url.query)))
 
 
-def _display_target(target: Mapping[str, Any]) -> str:
+def _url_without_password(target: Mapping[str, Any]) -> str:
     """Return the URL of the database without its password."""
     user = f"{target['user']}@" if "user" in target else ""
     port = f":{target['port']}" if "port" in target else ""

@@ -84,7 +84,7 @@ class JournalSettings(PluginSettings):
 
     @field_validator("keep")
     @classmethod
-    def _of_states(cls, value: dict[str, float] | None) -> dict[str, float] | None:
+    def _check_states(cls, value: dict[str, float] | None) -> dict[str, float] | None:
         for state in value or ():
             if state not in AT_REST:
                 raise ValueError(f"{state!r} is not one of {', '.join(AT_REST)}")
@@ -92,7 +92,7 @@ class JournalSettings(PluginSettings):
 
     @field_validator("keep_prompts", mode="before")
     @classmethod
-    def _as_seconds(cls, value: Any) -> Any:
+    def _parse_keep_prompts(cls, value: Any) -> Any:
         return _parse_duration(value)
 
     @field_validator("url", mode="before")

@@ -103,7 +103,8 @@ def install_plugin(
     lines.append(f"Summary: {summary}")
     if keywords:
         lines.append(f"Keywords: {','.join(keywords)}")
-    lines += [f"Requires-Dist: {line}" for line in requires or (_this_delf(),)]
+    requirements = requires or [_requirement_of_this_delf()]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requirements]
     (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
     target = module or f"delf_{flat}.plugin"
     group = CONNECTIONS_GROUP if ":" in target else ENTRY_POINT_GROUP
@@ -130,6 +131,6 @@ def forget_modules(folder: Path, before: Iterable[str]) -> None:
             del sys.modules[name]
 
 
-def _this_delf() -> str:
+def _requirement_of_this_delf() -> str:
     major, minor, *_ = __version__.split(".")
     return f"delf-core>={major}.{minor},<{int(major) + 1}"

@@ -71,8 +71,9 @@ class EmbedderContract(Contract):
 
     async def test_similar_texts_have_similar_vectors(self, embedder: Any) -> None:
         wanted = await self._query(embedder, self.query)
-        likeness = [_dot(wanted, row) for row in await self._rows(embedder, self.passages)]
-        assert self.passages[likeness.index(max(likeness))] == self.expected
+        similarities = [_dot(wanted, row) for row in await self._rows(embedder, self.passages)]
+        nearest = similarities.index(max(similarities))
+        assert self.passages[nearest] == self.expected
 
     async def test_equal_texts_have_equal_vectors(self, embedder: Any) -> None:
         together = await self._rows(embedder, self.passages)
@@ -125,11 +126,10 @@ class EmbedderContract(Contract):
 
     async def test_embedder_serves_concurrent_callers(self, embedder: Any) -> None:
         expected = [(await self._rows(embedder, [text]))[0] for text in self.passages]
-        many = [text for text in self.passages for _ in range(5)]
-        rows = await asyncio.gather(*(self._rows(embedder, [text]) for text in many))
-        for text, (row,) in zip(many, rows, strict=True):
-            wanted = expected[self.passages.index(text)]
-            assert _distance(row, wanted) < _TOLERANCE, "calls at the same time are mixed up"
+        texts = [*self.passages] * 5
+        results = await asyncio.gather(*(self._rows(embedder, [text]) for text in texts))
+        for (row,), expected_row in zip(results, expected * 5, strict=True):
+            assert _distance(row, expected_row) < _TOLERANCE, "calls at the same time are mixed up"
 
     async def test_methods_do_not_block_the_event_loop(self, embedder: Any) -> None:
         texts = [f"Fact {number}." for number in range(min(embedder.batch_size, 64))]

@@ -204,7 +204,8 @@ def _frame_and_inner(awaitable: Any) -> tuple[FrameType | None, Any]:
 
 def _line(code: CodeType, number: int) -> str:
     source = linecache.getline(code.co_filename, number).strip()
-    return f"{Path(code.co_filename).name}:{number}" + (f", `{source}`" if source else "")
+    quoted_source = f", `{source}`" if source else ""
+    return f"{Path(code.co_filename).name}:{number}{quoted_source}"
 
 
 class _Awaited(NamedTuple):
