@@ -398,7 +398,7 @@ async def test_failed_backup_leaves_no_file(journal_url, open_journal, tmp_path,
     def fails(*_):
         raise JournalError("the disk is full")
 
-    monkeypatch.setattr("delf_journal_sql.journal.back_up", fails)
+    monkeypatch.setattr("delf_journal_sql.journal.copy_database", fails)
     with pytest.raises(JournalError):
         await journal.back_up(tmp_path / "copy.db")
     assert not (tmp_path / "copy.db").exists()
