@@ -592,14 +592,14 @@ def make_config(
     values: Mapping[str, Any],
     *,
     where: str = _AGENT,
-    origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
+    origin_of: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> AgentConfig:
     """Validate an ``AgentConfig``, with errors that name the field and the allowed values.
 
     Args:
         values: Field values.
         where: The source of the values, for messages: ``Agent``, or a file with its section.
-        origin: Returns the exact source of the value at a path, if known.
+        origin_of: Returns the exact source of the value at a path, if known.
 
     Raises:
         ConfigurationError: For an unknown field or an invalid value.
@@ -611,14 +611,14 @@ def make_config(
             try:
                 checked[field] = llm_config(checked[field])
             except ModelConfigurationError as error:
-                place = origin((field,)) or f"{where}: {field}"
+                place = origin_of((field,)) or f"{where}: {field}"
                 raise ModelConfigurationError(
                     f"{place}: {error.message}", hint=error.hint
                 ) from None
     try:
         return AgentConfig.model_validate(checked)
     except ValidationError as error:
-        raise explain(error, AgentConfig, where, origin) from None
+        raise explain(error, AgentConfig, where, origin_of) from None
 
 
 def merged_config(
@@ -685,7 +685,7 @@ def explain(
     error: ValidationError,
     model: type[BaseModel],
     where: str,
-    origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
+    origin_of: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> ConfigurationError:
     """Convert pydantic's validation errors to one error that explains each problem.
 
@@ -695,8 +695,8 @@ def explain(
         error: The validation errors.
         model: The class of the settings.
         where: The source of the values, for messages: ``Agent``, or a file with its section.
-        origin: Returns a more exact source of the value at a path, such as an environment variable;
-            None if ``where`` is exact.
+        origin_of: Returns a more exact source of the value at a path, such as an environment
+            variable; None if ``where`` is exact.
     """
     option_names = list(model.model_fields)
     if where == _AGENT:
@@ -720,7 +720,7 @@ def explain(
             problems.append(f"{where}: unknown key {key!r}{suggestion}")
             hints[f"known keys: {', '.join(known)}"] = None
         else:
-            exact_source = origin(path) or f"{where}: {key}"
+            exact_source = origin_of(path) or f"{where}: {key}"
             problems.append(f"{exact_source}: {message}")
             hints[_hint_for_setting(model, path)] = None
         # Programs can catch errors in the rules of approval apart from all others.

@@ -84,7 +84,7 @@ class Project:
     def _validated_agent(self) -> AgentConfig:
         values = self.agent_values.resolve(self.environ)
         place = f"{self.file} [agent]" if self.file else "configuration"
-        return make_config(values, where=place, origin=self.agent_values.origin)
+        return make_config(values, where=place, origin_of=self.agent_values.origin)
 
     @property
     def journal(self) -> str | None:
@@ -337,7 +337,7 @@ def _settings_of_flags(flags: Mapping[str, Any]) -> Iterator[_Setting]:
 def _values_from_file(path: Path | None, section: str, table: Mapping[str, Any]) -> Values:
     """Return the settings of a section of ``delf.toml``."""
 
-    def label(keys: Sequence[str]) -> str:
+    def origin_of(keys: Sequence[str]) -> str:
         return f"{path} [{section}] {'.'.join(keys)}"  # delf.toml [agent] llm.model
 
     values = Values()
@@ -345,7 +345,7 @@ def _values_from_file(path: Path | None, section: str, table: Mapping[str, Any])
     for key, value in table.items():
         # In another section, ``llm`` is an option of a connection or plugin.
         setting = _with_model_as_table((key,), value) if section == "agent" else value
-        values.put((key,), setting, label, folder)
+        values.put((key,), setting, origin_of, folder)
     return values
 
 
