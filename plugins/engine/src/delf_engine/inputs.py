@@ -118,14 +118,14 @@ def _free_name(name: str, used_names: Iterable[str]) -> str:
 
 def input_files(
     name_by_path: Mapping[str, str],
-    visible_path: Callable[[str], str],
+    visible_path_of: Callable[[str], str],
     own_files: Sequence[str] = (),
 ) -> list[InputFile]:
     """Return input files with their paths inside a sandbox.
 
     Args:
         name_by_path: The result of :func:`find_inputs`.
-        visible_path: Maps a host path to a path in the sandbox.
+        visible_path_of: Maps a host path to a path in the sandbox.
         own_files: The paths of files and folders whose contents the user trusts. Paths are
             compared, not names: a stranger can choose the name of an attachment.
     """
@@ -137,7 +137,7 @@ def input_files(
     files: list[InputFile] = []
     for path, name in name_by_path.items():
         trust = "own" if is_own(path) else "outside"
-        files.append(InputFile(name, path, visible_path(path), trust=trust))
+        files.append(InputFile(name, path, visible_path_of(path), trust=trust))
     return files
 
 

@@ -492,8 +492,8 @@ class Runtime:
         close_in_background = partial(self._close_in_background, task_id)
         scripts = ScriptRunner(run, gate, children, close_in_background)
         host = TaskHost(run, gate, scripts, children)
-        stopped_by = partial(self._stops.author_of, task_id)
-        return TaskPipeline(run, host, stopped_by, partial(self._stays_resumable, task_id))
+        find_stopper = partial(self._stops.author_of, task_id)
+        return TaskPipeline(run, host, find_stopper, partial(self._stays_resumable, task_id))
 
     def _stays_resumable(self, task_id: str) -> bool:
         return self._all_stay_resumable or task_id in self._resumable_ids

@@ -217,7 +217,7 @@ class ScriptRunner(ScriptHost):
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
             # Several restarts in a row are only allowed if the task makes calls in between.
-            may_restart = self._restarts_after_crashes.take_one(self._count_successful_calls())
+            may_restart = self._restarts_after_crashes.count_death(self._count_successful_calls())
             if may_restart:
                 # A strategy may catch the error below and make a call, which would be recorded
                 # without the restarted task knowing of it.

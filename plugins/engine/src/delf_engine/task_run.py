@@ -75,8 +75,8 @@ class Restarts:
         self.has_lost_sandbox = False
         """True if a sandbox of the task has died."""
 
-    def take_one(self, calls: int) -> bool:
-        """Use up one of the restarts after a sandbox died; return whether the script may run again.
+    def count_death(self, calls: int) -> bool:
+        """Count the death of a sandbox; return whether the script may run again in another one.
 
         The script may not run again if the sandbox died too often in a row and the task made no
         further call between these deaths.
@@ -205,9 +205,9 @@ class TaskRun:
         child_tools = None if child is None else child.tools
         tools, inputs = resources.tools, resources.files.inputs
         if request.files is not None:
-            visible_path = resources.sandbox.backend.visible_path
+            visible_path_of = resources.sandbox.backend.visible_path
             own_files = resources.config.own_files  # whose contents the user trusts
-            inputs = input_files(find_inputs(request.files), visible_path, own_files)
+            inputs = input_files(find_inputs(request.files), visible_path_of, own_files)
         elif not request.is_resumed:  # a resumed task gets the contents from the journal
             check_inputs(inputs)
         if request.files is None and child_tools is None:

@@ -28,16 +28,16 @@ class TaskSandbox:
 
     Args:
         run: The task.
-        in_background: Runs clean-up work after the task.
+        run_in_background: Runs clean-up work after the task.
     """
 
-    def __init__(self, run: TaskRun, in_background: Callable[[Awaitable[None]], None]) -> None:
+    def __init__(self, run: TaskRun, run_in_background: Callable[[Awaitable[None]], None]) -> None:
         self._run = run
         self._log = run.log
         self._restarts = run.restarts
         self._sandbox = run.resources.sandbox
         self._spec = run.session_spec
-        self._in_background = in_background
+        self._run_in_background = run_in_background
         self._opening: asyncio.Task[SandboxSession] | None = None
         # The latest session that a script has used, and whose start is in the journal.
         self._recorded_session: SandboxSession | None = None
@@ -112,7 +112,7 @@ class TaskSandbox:
         """Kill the sandbox without waiting."""
         opening, self._opening = self._opening, None
         if opening is not None:
-            self._in_background(self._close(opening))
+            self._run_in_background(self._close(opening))
 
     async def end(self, seconds: float) -> None:
         """Kill the sandbox, and wait for its end for a limited time.
@@ -123,7 +123,7 @@ class TaskSandbox:
         opening, self._opening = self._opening, None
         if opening is not None:
             closing = asyncio.ensure_future(self._close(opening))
-            self._in_background(closing)
+            self._run_in_background(closing)
             await asyncio.wait({closing}, timeout=seconds)
 
     async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:

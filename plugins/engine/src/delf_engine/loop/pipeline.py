@@ -82,7 +82,7 @@ class TaskPipeline:
     Args:
         run: The task.
         host: The host for its strategy.
-        stopped_by: Returns the person who stopped the task, if any.
+        find_stopper: Returns the person who stopped the task, if any.
         stays_resumable: Returns True if no end is recorded when the task is cancelled now, so that
             the task can be resumed.
     """
@@ -91,10 +91,10 @@ class TaskPipeline:
         self,
         run: TaskRun,
         host: TaskHost,
-        stopped_by: Callable[[], StoppedBy | None],
+        find_stopper: Callable[[], StoppedBy | None],
         stays_resumable: Callable[[], bool],
     ) -> None:
-        self._stopped_by = stopped_by
+        self._find_stopper = find_stopper
         self._stays_resumable = stays_resumable
         self._run = run
         self._log = run.log
@@ -399,7 +399,7 @@ class TaskPipeline:
                 # resume the task.
                 await self._log.aclose()
             else:
-                await self._finish(self._cancellation_error(), self._stopped_by())
+                await self._finish(self._cancellation_error(), self._find_stopper())
         except Exception as error:
             self._log_lost_end(error)
 
