@@ -40,6 +40,20 @@ MISSING = {
         "this loop has none: write a loop without a generator",
         3,
     ),
+    "a generator that only ends an inner loop": (
+        (
+            "def primes():\n    n = 2\n    while True:\n        for p in range(2, n):\n"
+            "            if n % p == 0:\n                break\n        else:\n            yield n\n"
+            "        n += 1"
+        ),
+        "this loop has none: write a loop without a generator",
+        3,
+    ),
+    "a generator whose inner function returns": (
+        "def ids():\n    while True:\n        def one():\n            return 1\n        yield one()",
+        "this loop has none: write a loop without a generator",
+        2,
+    ),
     "importing all names of a replaced module": (
         "x = 1\nfrom asyncio import *",
         "without import *: import the names",
@@ -342,6 +356,13 @@ WORKS = {
             "        if len(seen) == 3:\n            return\nprint(*pages())"
         ),
         "1 2 3\n",
+    ),
+    "a generator that ends after an inner loop": (
+        (
+            "def pages():\n    while True:\n        for n in [1, 2]:\n            yield n\n"
+            "        else:\n            break\nprint(*pages())"
+        ),
+        "1 2\n",
     ),
     "a tool's exception under its own names": (
         "for kind in (ToolError, ApprovalRejected):\n    try:\n        await refused()\n    except kind as error:\n        print(error)",

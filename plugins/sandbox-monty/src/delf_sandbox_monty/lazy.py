@@ -8,7 +8,7 @@ effects. A generator without an end is refused, too.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -25,7 +25,6 @@ _CONSUMES_ALL: Final = frozenset(
 )
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _EARLY_ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
-_LOOP_ENDS: Final = (ast.Break, ast.Return, ast.Raise)
 # Names of methods that change a list, set or dict.
 _CHANGING_METHODS: Final = frozenset(
     {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem"}
@@ -156,10 +155,30 @@ def _is_endless(node: ast.AST) -> bool:
     """Return True for a ``while True`` loop that nothing ends."""
     match node:
         case ast.While(test=ast.Constant(value=value), body=body) if value:
-            parts = chain.from_iterable(map(ast.walk, body))
-            return not any(isinstance(part, _LOOP_ENDS) for part in parts)
+            parts = _own_nodes(node)
+            leaves_function = any(isinstance(part, (ast.Return, ast.Raise)) for part in parts)
+            return not leaves_function and not _has_own_break(body)
         case _:
             return False
+
+
+def _has_own_break(statements: Iterable[ast.AST]) -> bool:
+    """Return True if a ``break`` in the body of a loop ends this loop, and not an inner loop."""
+    for statement in statements:
+        parts: Iterable[ast.AST]
+        match statement:
+            case ast.Break():
+                return True
+            # A ``break`` in the inner loop's body ends the inner loop; after ``else``, the outer.
+            case ast.For(orelse=orelse) | ast.AsyncFor(orelse=orelse) | ast.While(orelse=orelse):
+                parts = orelse
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                parts = []
+            case _:
+                parts = ast.iter_child_nodes(statement)
+        if _has_own_break(parts):
+            return True
+    return False
 
 
 def _calls_print(function: ast.AST) -> bool:
