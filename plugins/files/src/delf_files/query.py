@@ -137,18 +137,32 @@ def _header_rows(
     else:
         numbers_by_name = dict(header)
     for name, number in numbers_by_name.items():
-        # ``name`` is the name of a file, or of a sheet in a file, such as book.xlsx/Sheet.
-        matches = (each for each in files_by_name if name == each or name.startswith(f"{each}/"))
-        file_name = next(matches, None)
-        if file_name is None:
-            raise ToolRefusedError(f"header has {name!r}, which the statement does not name")
-        # Only text tables, and formats of plugins such as workbooks, have a row that names the
-        # columns.
-        if files_by_name[file_name]["kind"] not in ("csv", "plugin_format"):
-            raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
-        if number < 0:
-            raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
+        _check_header_row(name, number, files_by_name)
     return numbers_by_name
+
+
+def _check_header_row(
+    name: str, number: int, files_by_name: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Check that a table can have a row with column names, and that the row's number is valid.
+
+    Args:
+        name: The name of a file, or of a sheet in a file, such as ``book.xlsx/Sheet``.
+        number: The number of the row.
+        files_by_name: The data about the files that the statement names.
+
+    Raises:
+        ToolRefusedError: If the check fails.
+    """
+    matches = (each for each in files_by_name if name == each or name.startswith(f"{each}/"))
+    file_name = next(matches, None)
+    if file_name is None:
+        raise ToolRefusedError(f"header has {name!r}, which the statement does not name")
+    # Only text tables, and formats of plugins such as workbooks, have a row that names the columns.
+    if files_by_name[file_name]["kind"] not in ("csv", "plugin_format"):
+        raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
+    if number < 0:
+        raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
 
 
 def _names_in_statements(file: InputFile, files: Sequence[InputFile]) -> list[str]:
