@@ -395,7 +395,7 @@ def _names_command(path: tuple[str, ...]) -> bool:
 def _setting_keys(path: tuple[str, ...]) -> set[str]:
     """Return the keys in a setting's path that may tell the setting's effect.
 
-    The section is left out, and the name that the user chose for a connection or plugin:
+    The section, and the name that the user chose for a connection or plugin, are left out:
     ``agent.llm.model`` gives ``llm`` and ``model``, and ``connections.shop.auth.command`` gives
     ``auth`` and ``command``. The last key is always included.
     """

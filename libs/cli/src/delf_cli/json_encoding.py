@@ -20,4 +20,5 @@ def encode_json(value: Any, *, indent: int | None = None) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     hidden = [each for each in set(text) if each != "\n" and not is_visible(each)]
     # JSON has hidden characters only in strings, where an escape stands for the character.
-    return text.translate({ord(each): json.dumps(each)[1:-1] for each in hidden})
+    escapes = {ord(each): json.dumps(each)[1:-1] for each in hidden}  # without the quotes
+    return text.translate(escapes)

@@ -76,7 +76,7 @@ class LazyGroup(BareGroup):
         own_summaries = {name: item.get_short_help_str(200) for name, item in self.commands.items()}
         lazy_summaries = {name: summary for name, (_, summary) in self._lazy_commands.items()}
         summaries = {**plugin_summaries, **lazy_summaries, **own_summaries}
-        summaries.pop("", None)  # _own_name() of the commands of other groups
+        summaries.pop("", None)  # _own_name() is empty for a command of another group
         return summaries
 
     def _own_name(self, spec: CommandSpec) -> str:

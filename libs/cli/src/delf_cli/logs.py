@@ -43,5 +43,6 @@ class _StderrHandler(logging.Handler):
         else:
             text = " ".join(record.getMessage().split())
             error = record.exc_info[1] if record.exc_info is not None else None
-            text += f" ({type(error).__name__}: {error})" if error is not None else ""
+            if error is not None:
+                text += f" ({type(error).__name__}: {error})"
         errors.say(record.levelname.lower(), self.redact(without_passwords(text)))

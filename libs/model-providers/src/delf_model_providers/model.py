@@ -190,7 +190,7 @@ class EndpointModel(ABC):
         yield reply
 
     def _is_mode_refused(self, error: Exception, request: ModelRequest) -> bool:
-        """Return True if a server refused a request because it streams, or because it does not."""
+        """Return True if a server refuses to stream a reply, or to send it without streaming."""
         failure = self._explain(error, self._timeout(request))
         message = failure.message
         # Each message contains these names, and the names themselves may contain "stream".
