@@ -164,7 +164,8 @@ def _text_part(text: str, *, whole: bool) -> Part:
     """Format a text in lines; only its beginning unless ``whole``."""
     start = text
     if not whole:
-        start = "\n".join(text[:_MAX_CHARACTERS].split("\n", _MAX_LINES)[:_MAX_LINES])
+        first_lines = text[:_MAX_CHARACTERS].split("\n")[:_MAX_LINES]
+        start = "\n".join(first_lines)
     lines = [escape(line.replace("\t", "    ")) for line in start.split("\n")]
     hidden_count = len(text) - len(start)
     if hidden_count:

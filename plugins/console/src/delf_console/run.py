@@ -96,7 +96,8 @@ def _refuse_bare_inputs(ctx: click.Context, words: Sequence[str]) -> None:
     has_inputs = bool(inputs) and all("=" in word for word in inputs)
     if not (has_inputs and _is_routine_name(name)):
         return
-    if (state_of(ctx).load_project().root / "routines" / f"{name}.py").is_file():
+    file = state_of(ctx).load_project().root / "routines" / f"{name}.py"
+    if file.is_file():
         options = "".join(f" --input {shlex.quote(word)}" for word in inputs)
         raise click.UsageError(f"{name} is a routine: delf run {name}{options}", ctx)
 

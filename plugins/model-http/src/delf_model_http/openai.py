@@ -168,7 +168,7 @@ def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
 
 
 def _indicated_index(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
-    """Return the index in ``answer`` of the call that a piece continues, by its index or id."""
+    """Return the index in ``answer`` of a piece's call, by the index or id in the piece."""
     server_index = call.get("index")
     if isinstance(server_index, int):
         return answer.index_of(server_index)
@@ -216,8 +216,8 @@ def _check(reply: Any) -> None:
 def _error_without_wrapper(reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return a reply if it is an error without the key ``error``, as from vLLM; otherwise None.
 
-    The message of such an error is a text, or a list of problems. A reply with an object in the
-    message's place is an error only if its type says so.
+    The message of such an error is a text, or a list of problems. With any other message, the reply
+    is an error only if its type says so.
     """
     message = next((reply[name] for name in _ERROR_FIELDS if reply.get(name)), None)
     if "choices" in reply or not message:
@@ -232,12 +232,11 @@ def _check_choice(choice: Any) -> None:
     """Raise ReportedError for a failure in a choice, in its delta or in its finish reason."""
     choice_fields = fields(choice)
     _check(choice_fields)
-    _check({"error": fields(choice_fields.get("delta")).get("error")})
+    delta_error = fields(choice_fields.get("delta")).get("error")
+    _check({"error": delta_error})
     if choice_fields.get("finish_reason") == "error":
-        raise ReportedError(
-            500,
-            {"error": choice_fields.get("message") or choice_fields.get("native_finish_reason")},
-        )
+        error = choice_fields.get("message") or choice_fields.get("native_finish_reason")
+        raise ReportedError(500, {"error": error})
 
 
 def _reasoning_of(message: Any) -> str | None:

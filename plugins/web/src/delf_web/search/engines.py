@@ -136,7 +136,8 @@ def _collect_citations(part: Any, findings: Findings) -> None:
     for annotation in _list_in(part, "annotations"):
         if annotation.get("type") == "url_citation":
             start = annotation.get("start_index") or 0
-            line_before = text[text.rfind("\n", 0, start) + 1 : start]
+            line_start = text.rfind("\n", 0, start) + 1
+            line_before = text[line_start:start]
             findings.add(annotation.get("url"), annotation.get("title"), line_before.strip(" (-*"))
 
 

@@ -44,7 +44,8 @@ class Findings:
         result["title"] = result["title"] or " ".join((title or "").split())
         snippet = " ".join((snippet or "").split())
         if snippet and snippet not in result["snippet"]:
-            result["snippet"] = f"{result['snippet']} … {snippet}" if result["snippet"] else snippet
+            snippets = filter(None, (result["snippet"], snippet))
+            result["snippet"] = " … ".join(snippets)
 
 
 def is_below(url: str, domains: tuple[str, ...]) -> bool:
