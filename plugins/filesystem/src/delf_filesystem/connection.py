@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -291,10 +291,7 @@ class Filesystem(Connection[FilesystemSettings]):
         # If no file could be read, "no matches" would be a wrong answer.
         if errors and not was_any_file_read:
             raise errors[0]
-        for error in errors[:_MAX_NAMED_FILES]:
-            note(error.message)
-        if len(errors) > _MAX_NAMED_FILES:
-            note(f"{len(errors) - _MAX_NAMED_FILES} more files could not be read")
+        _note_errors(errors)
         return matches
 
     @action(effect="write", trust="own", sinks=["path"])
@@ -512,6 +509,14 @@ def _too_large(place: Place, verb: str, advice: str) -> ToolExecutionError:
     return ToolExecutionError(
         f"cannot {verb} {str(place)!r}: file too large. Maximum: {max_bytes} bytes; {advice}"
     )
+
+
+def _note_errors(errors: Sequence[ToolExecutionError]) -> None:
+    """Add notes about the files that could not be read."""
+    for error in errors[:_MAX_NAMED_FILES]:
+        note(error.message)
+    if len(errors) > _MAX_NAMED_FILES:
+        note(f"{len(errors) - _MAX_NAMED_FILES} more files could not be read")
 
 
 def _read_whole(place: Place, file: BinaryIO, verb: str = "read") -> bytes:

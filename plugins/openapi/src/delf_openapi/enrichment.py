@@ -120,14 +120,8 @@ def _is_type(node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
         return node.id in _TYPES
     if isinstance(node, ast.Constant):
-        value = node.value
-        if isinstance(value, str):  # an option of a Literal or a key of a dict
-            # clean() would change a text with characters that are invisible or could imitate other
-            # parts of the stub. A quote would end the text in the stub, because type_text() gives
-            # all texts double quotes.
-            has_quote = "'" in value or '"' in value
-            return clean(value) == value and not has_quote
-        return value is None or value is ...
+        is_none_or_dots = node.value is None or node.value is ...
+        return is_none_or_dots or (isinstance(node.value, str) and _is_plain_text(node.value))
     if isinstance(node, ast.Dict):
         has_valid_keys = all(isinstance(k, ast.Constant) and _is_type(k) for k in node.keys)
         return has_valid_keys and all(map(_is_type, node.values))
@@ -138,6 +132,14 @@ def _is_type(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return _is_type(node.left) and _is_type(node.right)
     return False
+
+
+def _is_plain_text(text: str) -> bool:
+    """Return True if a text can be an option of a Literal, or a key of a dict, in a stub."""
+    # clean() would change a text with characters that are invisible or could imitate other parts
+    # of the stub. A quote would end the text, because type_text() gives all texts double quotes.
+    has_quote = "'" in text or '"' in text
+    return clean(text) == text and not has_quote
 
 
 def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> None:

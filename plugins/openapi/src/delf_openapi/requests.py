@@ -289,9 +289,9 @@ class RequestBuilder:
                 texts.append(fault.message)
                 continue
             # The fault is in a field: name the keyword by which the script gave the field.
-            name, *rest = fault.path
-            keyword = keywords_by_field.get(str(name), name)
-            texts.append(_fault_text(fault._replace(path=tuple(rest)), keyword))
+            field_name, *path_in_field = fault.path
+            keyword = keywords_by_field.get(str(field_name), field_name)
+            texts.append(_fault_text(fault._replace(path=tuple(path_in_field)), keyword))
         return texts
 
     def _check_whole_argument(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
 from delf_openapi.document import Document
@@ -146,31 +146,19 @@ def _operation(
     shared_parameters: list[Any],
 ) -> dict[str, Any]:
     """Convert an operation to OpenAPI 3: its body or form becomes the ``requestBody``."""
-    # A parameter of the operation replaces the shared parameter with the same name and place.
-    merged: dict[tuple[Any, Any], dict[str, Any]] = {}
-    listed: list[Any] = [*shared_parameters, *(operation.get("parameters") or [])]
-    for raw in listed:
-        item = document.resolve_reference(raw)
-        merged[item.get("name"), item.get("in")] = item
-    parameters: list[Any] = []
-    form: list[dict[str, Any]] = []
-    body: dict[str, Any] | None = None
-    for item in merged.values():
-        location = item.get("in")
-        if location == "body":
-            body = item
-        elif location == "formData":
-            form.append(item)
-        else:
-            parameters.append(_parameter(item))
+    own_parameters: list[Any] = operation.get("parameters") or []
+    declared = _merge_parameters(document, shared_parameters, own_parameters)
+    bodies = [item for item in declared if item.get("in") == "body"]
+    form = [item for item in declared if item.get("in") == "formData"]
+    others = [item for item in declared if item.get("in") not in ("body", "formData")]
     result = {k: v for k, v in operation.items() if k not in ("parameters", "schemes")}
-    result["parameters"] = parameters
+    result["parameters"] = [_parameter(item) for item in others]
     consumes = _media_types(operation.get("consumes", tree.get("consumes")))
     produces = _media_types(operation.get("produces", tree.get("produces"))) or ["application/json"]
     if form:
         result["requestBody"] = _form_body(form, consumes)
-    elif body is not None:
-        result["requestBody"] = _body(body, consumes or ["application/json"])
+    elif bodies:
+        result["requestBody"] = _body(bodies[-1], consumes or ["application/json"])
     if operation.get("schemes"):
         result["servers"] = _servers(document, tree, operation["schemes"])
     responses: Any = operation.get("responses") or {}
@@ -178,6 +166,20 @@ def _operation(
         status: _response(document, response, produces) for status, response in responses.items()
     }
     return result
+
+
+def _merge_parameters(
+    document: Document, shared: Iterable[Any], own: Iterable[Any]
+) -> list[dict[str, Any]]:
+    """Return the parameters of an operation, without references.
+
+    A parameter of the operation replaces the shared parameter with the same name and place.
+    """
+    merged: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for raw in (*shared, *own):
+        item = document.resolve_reference(raw)
+        merged[item.get("name"), item.get("in")] = item
+    return list(merged.values())
 
 
 def _schema(item: dict[str, Any]) -> dict[str, Any]:
@@ -233,21 +235,26 @@ def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, An
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
-    has_files = any(i.get("type") == "file" for i in items)
+    has_files = any(item.get("type") == "file" for item in items)
     consumes_only_multipart = _MULTIPART in consumes and _URL_ENCODED not in consumes
     media_type = _MULTIPART if has_files or consumes_only_multipart else _URL_ENCODED
-    encoding: dict[str, Any] = {}
+    media: dict[str, Any] = {"schema": schema}
+    if encoding := _list_encodings(items):
+        media["encoding"] = encoding
+    return {"required": bool(required), "content": {media_type: media}}
+
+
+def _list_encodings(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the encodings of the fields of a form that are lists, by name."""
+    encodings: dict[str, Any] = {}
     for item in items:
         if item.get("type") == "array":
             collection_format = item.get("collectionFormat", "csv")
-            encoding[item["name"]] = {
+            encodings[item["name"]] = {
                 "style": _STYLES.get(collection_format, "form"),
                 "explode": collection_format == "multi",
             }
-    media: dict[str, Any] = {"schema": schema}
-    if encoding:
-        media["encoding"] = encoding
-    return {"required": bool(required), "content": {media_type: media}}
+    return encodings
 
 
 def _description(item: dict[str, Any]) -> dict[str, Any]:

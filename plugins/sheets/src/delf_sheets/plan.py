@@ -370,17 +370,10 @@ def _number_format_type(pattern: str) -> str:
     codes = _BRACKETS.sub("", first_section).lower()
     # Zeros after seconds, as in "ss.000", belong to a time. Any other digit means a number.
     has_digits = _has_any("0#?", _PARTS_OF_SECONDS.sub("", codes))
-    if not has_digits:
-        has_elapsed_time = _ELAPSED.search(first_section) is not None  # such as "[h]"
-        has_time = _has_any("hs", codes) or has_elapsed_time
-        # An m is the month in a date, but the minute in a time.
-        has_date = _has_any("yd", codes) or ("m" in codes and not has_time)
-        if has_time and has_date:
-            return "DATE_TIME"
-        if has_date:
-            return "DATE"
-        if has_time:
-            return "TIME"
+    has_elapsed_time = _ELAPSED.search(first_section) is not None  # such as "[h]"
+    date_or_time = _date_or_time_type(codes, has_elapsed_time=has_elapsed_time)
+    if date_or_time is not None and not has_digits:
+        return date_or_time
     if codes.strip() == "@":
         return "TEXT"
     if "%" in codes:
@@ -389,6 +382,18 @@ def _number_format_type(pattern: str) -> str:
         return "SCIENTIFIC"
     is_money = any(unicodedata.category(character) == "Sc" for character in pattern)
     return "CURRENCY" if is_money else "NUMBER"
+
+
+def _date_or_time_type(codes: str, *, has_elapsed_time: bool) -> str | None:
+    """Return DATE, TIME or DATE_TIME; None if the codes of a format are for neither."""
+    has_time = _has_any("hs", codes) or has_elapsed_time
+    # An m is the month in a date, but the minute in a time.
+    has_date = _has_any("yd", codes) or ("m" in codes and not has_time)
+    if has_time and has_date:
+        return "DATE_TIME"
+    if has_date:
+        return "DATE"
+    return "TIME" if has_time else None
 
 
 def _has_any(characters: str, text: str) -> bool:

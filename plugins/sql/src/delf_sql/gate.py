@@ -234,13 +234,12 @@ def _single_statement(text: str, dialect: Dialect, *, is_write: bool) -> tuple[s
     may_have_semicolons = is_write and _defines_routine(tokens, dialect)
     if has_inner_semicolon and not may_have_semicolons:
         raise ToolRefusedError("one statement at a time: make a call for each")
+    text = text[: tokens[-1].end]
     # SQL Server requires the semicolon after MERGE, and Oracle as part of a routine's body.
     is_merge = is_write and any(token.word == "MERGE" for token in tokens)
-    is_required_after_merge = dialect == "mssql" and is_merge
-    is_part_of_routine = dialect == "oracle" and may_have_semicolons
-    if not is_required_after_merge and not is_part_of_routine:
-        final_semicolon = ""
-    return text[: tokens[-1].end] + final_semicolon, tokens
+    if (dialect == "mssql" and is_merge) or (dialect == "oracle" and may_have_semicolons):
+        text += final_semicolon
+    return text, tokens
 
 
 def _is_operator(token: Token, text: str) -> bool:

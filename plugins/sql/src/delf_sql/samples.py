@@ -138,13 +138,8 @@ def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[
     """
     columns = _sampled_columns(table)
     key_numbers = [number for number, column in enumerate(columns) if column.primary_key]
-    # References and large values are not sampled, and a lookup table has none.
-    are_all_sampled = len(columns) == len(table.columns)
     has_few_rows = 1 < len(rows) <= _MAX_VALUES
-    if not (are_all_sampled and has_few_rows and len(key_numbers) == 1):
-        return {}
-    # A table about people is no lookup table.
-    if any(_is_personal(column.name) for column in columns):
+    if not (has_few_rows and len(key_numbers) == 1 and _may_be_lookup_table(table, columns)):
         return {}
     (key_number,) = key_numbers
     key_name = columns[key_number].name
@@ -159,6 +154,13 @@ def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[
         if len(texts_by_key) <= _MAX_DESCRIPTION_CHARS:
             notes[column.name] = f"{{{texts_by_key}}} by {key_name}"
     return notes
+
+
+def _may_be_lookup_table(table: Table, sampled_columns: Sequence[Column]) -> bool:
+    """Return False for a table about people, or with references or large values."""
+    has_references_or_large_values = len(sampled_columns) < len(table.columns)
+    is_about_people = any(_is_personal(column.name) for column in table.columns)
+    return not has_references_or_large_values and not is_about_people
 
 
 def _describe_column(column: Column, values: Sequence[Any]) -> str:
@@ -267,12 +269,17 @@ def _types_of_present(name: str, values: Sequence[Any], depth: int) -> str:
         # Keys that cannot be field names are data, perhaps private, such as the names of people.
         are_field_names = all(_FIELD_NAME.fullmatch(str(key)) for key in keys)
         if len(keys) <= _MAX_KEYS and are_field_names:
-            fields: list[str] = []
-            for key in keys:
-                values_of_key = [value[key] for value in values if key in value]
-                fields.append(f'"{key}": {_nested_types(key, values_of_key, depth + 1)}')
-            return f"{{{', '.join(fields)}}}"
+            return _types_by_field(keys, values, depth)
     return " | ".join(sorted(kinds)) or "Any"
+
+
+def _types_by_field(keys: Sequence[str], values: Sequence[dict[str, Any]], depth: int) -> str:
+    """Describe dicts by the types of their fields, such as ``{"id": int, "tags": list[str]}``."""
+    fields: list[str] = []
+    for key in keys:
+        values_of_key = [value[key] for value in values if key in value]
+        fields.append(f'"{key}": {_nested_types(key, values_of_key, depth + 1)}')
+    return f"{{{', '.join(fields)}}}"
 
 
 def _cut(text: str) -> str:

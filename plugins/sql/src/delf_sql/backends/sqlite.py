@@ -318,25 +318,18 @@ class SqliteBackend:
         # SQLite follows links, too, and puts its journal and log beside the real file.
         files = [Path(os.path.realpath(each)) for each in (path, *attached.values())]
         total_size = sum(file.stat().st_size for file in files if file.is_file())
-        changed_files = [] if read_only else files[:1]  # attached files are never changed
-        # Readers, too, write the shared memory beside a write-ahead log.
-        written_files = [
-            file for file in files if file in changed_files or _has_write_ahead_log(file)
-        ]
         options = OpenOptions(
-            uri=f"file:{quote(str(path))}?mode={mode}",
+            uri=_uri(path, mode),
             read_only=read_only,
             timeout=settings.statement_timeout,
             busy=min(_BUSY_SECONDS, settings.statement_timeout),
             max_bytes=settings.max_bytes,
             functions=sorted(known_functions("sqlite") | settings.functions),
-            attached=[
-                (name, f"file:{quote(str(file))}?mode=ro") for name, file in attached.items()
-            ],
+            attached=[(name, _uri(file, "ro")) for name, file in attached.items()],
             # Sorting and VACUUM may need several copies of the data.
             max_temporary_bytes=4 * total_size + SPARE_FILE_BYTES,
             readable=[each for file in files for each in _database_files(file)],
-            writable=[str(file.parent) for file in written_files],
+            writable=_written_folders(files, read_only=read_only),
             library=_LIBRARY,
         )
         return _Child(options, files)
@@ -530,6 +523,24 @@ def _existing_file(file: str) -> Path:
     if not path.is_file():
         raise missing_file_error("SQLite", file)
     return path
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"file:{quote(str(path))}?mode={mode}"
+
+
+def _written_folders(files: Sequence[Path], *, read_only: bool) -> list[str]:
+    """Return the folders in which SQLite writes.
+
+    Args:
+        files: The database, and the attached files, which are never changed.
+        read_only: Whether the database is not changed either.
+    """
+    changed_files = () if read_only else files[:1]
+    # Readers, too, write the shared memory beside a write-ahead log.
+    return [
+        str(file.parent) for file in files if file in changed_files or _has_write_ahead_log(file)
+    ]
 
 
 def _database_files(file: Path) -> list[str]:
