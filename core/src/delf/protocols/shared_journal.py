@@ -185,8 +185,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol, metaclass=ProtocolMet
             after: A position; existing notes after that position are yielded first. If omitted,
                 only new notes are yielded.
 
-        Without ``after``, the subscription misses notes that other processes post right after this
-        call. After the next operation, such as ``await journal.notes()``, no new note is missed.
+        Without ``after``, the subscription may miss notes that other processes post before this
+        process's next operation, such as ``await journal.notes()``. Later notes are not missed.
         """
         ...
 
