@@ -44,12 +44,11 @@ class OperationDigests:
         self._document = document
         self._has_base_url = has_base_url
         self._targets: dict[str, _Part] = {}  # by reference
-        # A digest of everything that an operation's references lead to, also through other
-        # references. The key is the set of the operation's own references, which many operations
-        # have in common.
+        # The digests of all targets that an operation reaches, by the set of the operation's own
+        # references. Many operations have the same set.
         self._digests: dict[frozenset[str], str | None] = {}
-        # The same digests, by the set of all references that an operation reaches. Operations with
-        # different references often reach the same set.
+        # The same digests, by the set of all references that an operation reaches. Different sets
+        # of own references often reach the same set.
         self._digests_of_targets: dict[frozenset[str], str | None] = {}
 
     def digest(self, endpoint: Endpoint) -> str | None:

@@ -109,7 +109,7 @@ def read(uri: str, limit: int) -> Source:
 
 
 def _data(uri: str, limit: int) -> bytes:
-    """Read the file or the web document at an address, unless it exceeds the limit."""
+    """Read the file or the web document at an address; raise if it exceeds the limit."""
     if uri.startswith("file:"):
         path = path_of(uri)
         try:

@@ -331,7 +331,7 @@ def _uses_only_named_columns(tree: exp.Select) -> bool:
     if has_inner_query or has_column_aliases:
         return False
     (source,) = tree.find_all(exp.Table)
-    # In SELECT items FROM items, the first word means whole rows, unless it is a column.
+    # In SELECT items FROM items, the first word may mean whole rows instead of a column.
     row_names = {source.name.lower(), source.alias.lower()}
     return all(column.name.lower() not in row_names for column in tree.find_all(exp.Column))
 

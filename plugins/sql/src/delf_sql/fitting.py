@@ -247,9 +247,9 @@ def _fits(value: Any, family: Family) -> bool:
 
 
 def _fits_boolean(value: Any) -> bool:
-    """Return False for numbers except 0 and 1, also if the number is a text, such as "2".
+    """Return False for a number other than 0 and 1, and for its text, such as "2".
 
-    Other texts, such as "yes", are left to the database.
+    The database decides about texts that are no numbers, such as "yes".
     """
     number = _number(value) if isinstance(value, str) else value
     if not isinstance(number, (int, float, decimal.Decimal)):

@@ -314,7 +314,7 @@ def _is_plain(value: str) -> bool:
 
 
 def _may_be_date(value: str) -> bool:
-    """Return False if the length or first character of a text rules out all formats of dates.
+    """Return True if the length and the first character of a text are possible for a date.
 
     This check is much cheaper than ``strptime()``.
     """

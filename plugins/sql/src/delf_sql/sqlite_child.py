@@ -361,10 +361,7 @@ class _Session:
         _database: str | None,
         _: str | None,
     ) -> int:
-        """Allow a writer everything except ATTACH, DETACH, file functions and most pragmas.
-
-        The allowed pragmas only read.
-        """
+        """Refuse a writer ATTACH, DETACH, file functions and pragmas that do more than read."""
         if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_FUNCTION:

@@ -236,7 +236,7 @@ class DuckdbBackend:
         result = session.do(
             "change",
             bound_statements=[asdict(bound) for bound in bound_statements],
-            # True only if there is a single statement: check_writes() refuses RETURNING in several.
+            # Only a single statement can have RETURNING: check_writes() refuses it in several.
             returns=any(statement.has_returning for statement, _ in changes),
         )
         written = WriteResult()

@@ -296,7 +296,7 @@ def _psycopg_connection(session: sa.Connection) -> psycopg.Connection[Any]:
 
 
 def _check_url_options(options: Collection[str]) -> None:
-    """Raise ConnectionConfigurationError for an option of a URL that is none of libpq's.
+    """Raise ConnectionConfigurationError for an option of a URL that libpq does not have.
 
     psycopg would take ``autocommit`` for its own argument, and a read-only session could write.
     """
