@@ -642,8 +642,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             continue_past_limit = timeout is not None or budget_usd is not None
         events = await runtime.claim(task_id, even_if_ended_at_limit=continue_past_limit)
         end = end_event(events)
-        if end is not None and not (continue_past_limit and end.at_limit):
-            return past_response(events, end)  # the task is over, and claim() has not claimed it
+        if end is not None:
+            can_continue = continue_past_limit and end.at_limit
+            if not can_continue:  # the task is over, and claim() has not claimed it
+                return past_response(events, end)
         # Forget the events and the response from before the resume, which are outdated now.
         self._tasks.forget(task_id)
         try:

@@ -50,8 +50,10 @@ def with_spelling_of_parameters(
         ]
         is_misspelt = name not in all_names
         is_unambiguous = len(candidates) == len(free_candidates) == 1
-        parameter = candidates[0] if is_misspelt and is_unambiguous else name
-        renamed[parameter] = value
+        if is_misspelt and is_unambiguous:
+            renamed[candidates[0]] = value
+        else:
+            renamed[name] = value
     return renamed
 
 

@@ -347,6 +347,7 @@ class TaskPipeline:
         awaited_in_events = waiting_for(self._log.events)
         calls = ", ".join(self._host.under_way)
         strategy = f"the strategy {self._run.config.strategy!r}"
+        # The first of these that is known.
         return awaited_in_events or calls or self._host.scripts.waiting_for or strategy
 
     async def _answer_with_refusal(self, error: ToolException) -> str | DelfError:

@@ -184,7 +184,8 @@ class Changes:
         """Do the work of :meth:`creates_iterator` for a call that calls no action."""
         function = last_name(call.func)
         returns_iterator = self._names.returns_iterator(call)
-        if returns_iterator and (not is_consumed or function in ITERATORS_OF_ITERATORS):
+        keeps_iterator = not is_consumed or function in ITERATORS_OF_ITERATORS
+        if returns_iterator and keeps_iterator:
             return True
         # A script that reads ``map(str, rows)`` to its end also reads ``rows`` to its end. An
         # unknown function may return its arguments unread.

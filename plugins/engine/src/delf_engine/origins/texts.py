@@ -110,9 +110,12 @@ def _cuts_number(text: str, match: re.Match[str]) -> bool:
     nearby_numbers = _COMPOSED_NUMBER.finditer(
         text, max(0, start - _MAX_NUMBER_LENGTH), end + _MAX_NUMBER_LENGTH
     )
-    return any(
-        number.start() < edge < number.end() for number in nearby_numbers for edge in (start, end)
-    )
+    for number in nearby_numbers:
+        begins_inside = number.start() < start < number.end()
+        ends_inside = number.start() < end < number.end()
+        if begins_inside or ends_inside:
+            return True
+    return False
 
 
 def mentions_record(text: str, value: str) -> bool:

@@ -106,7 +106,10 @@ def _keys_in(record: _Node, *, with_identifiers: bool) -> Iterator[tuple[Trust, 
     """
     path, fields, trust = record
     for index, key in enumerate(fields):
-        if isinstance(key, str) and (with_identifiers or not key.isidentifier()):
+        if not isinstance(key, str):
+            continue
+        is_left_out = key.isidentifier() and not with_identifiers
+        if not is_left_out:
             yield trust, f"{path}[key {index}]", key
 
 

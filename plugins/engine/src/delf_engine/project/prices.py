@@ -50,11 +50,11 @@ class Prices:
         for name in self._prices:
             if name in names:
                 return self._prices[name]
-        matching_patterns = [
-            pattern
-            for pattern in self._prices
-            if any(fnmatch.fnmatchcase(name, pattern) for name in names)
-        ]
+
+        def matches_a_name(pattern: str) -> bool:
+            return any(fnmatch.fnmatchcase(name, pattern) for name in names)
+
+        matching_patterns = [*filter(matches_a_name, self._prices)]
         if not matching_patterns:
             return None
         return self._prices[max(matching_patterns, key=_specificity)]
