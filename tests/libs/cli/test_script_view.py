@@ -32,7 +32,7 @@ def course(code=CODE, at=4, calls=5):
 
 def lines(events, **options):
     scripts = scripts_of(events)
-    return list(script_lines(scripts[-1], of=len(scripts), **options))
+    return list(script_lines(scripts[-1], total=len(scripts), **options))
 
 
 def test_script_view_shows_calls_and_error_below_their_lines():

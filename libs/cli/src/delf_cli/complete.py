@@ -81,7 +81,7 @@ def trusted_config(ctx: click.Context) -> dict[str, Any]:
     """Read the applicable ``delf.toml``; the result is empty without such a file.
 
     Raises:
-        UntrustedError: If the user has not trusted the file's folder.
+        FolderNotTrustedError: If the user has not trusted the file's folder.
     """
     from delf.trust.decisions import Trust
     from delf.trust.folders import (

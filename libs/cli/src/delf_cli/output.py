@@ -170,7 +170,9 @@ def show_failure(response: Response, screen: Screen) -> None:
     show_printed(response, screen)
     scripts = scripts_of(response.events, screen.width)
     if scripts and scripts[-1].status != "done":
-        lines = script_lines(scripts[-1], of=len(scripts), whole_script=False, width=screen.width)
+        lines = script_lines(
+            scripts[-1], total=len(scripts), whole_script=False, width=screen.width
+        )
         screen.line("\n".join(lines))
     if response.exception is None:
         say("error", response.error or "the task failed")

@@ -109,9 +109,9 @@ def _format_duration(seconds: float) -> str:
 
 def _question(age: float | None, keep: int | None) -> str:
     """Return the question that a person answers before items are removed."""
-    which = "all" if age is None else f"all that is older than {_format_duration(age)}"
+    items = "all" if age is None else f"all that is older than {_format_duration(age)}"
     exception = f" but the newest {keep}" if keep else ""
-    return f"Remove {which}{exception}? There is no way back"
+    return f"Remove {items}{exception}? There is no way back"
 
 
 def prune_options(*, older_than_help: str, keep_help: str) -> Callable[[Callable[..., Any]], Any]:

@@ -89,20 +89,20 @@ def _add_output_or_end(script: ScriptRun, event: ev.Event) -> None:
 
 
 def script_lines(
-    script: ScriptRun, *, of: int, whole_script: bool = True, width: int | None = None
+    script: ScriptRun, *, total: int, whole_script: bool = True, width: int | None = None
 ) -> Iterator[str]:
     """Yield a script as numbered lines, truncated to the terminal's width.
 
     Args:
         script: The script.
-        of: The total number of scripts of the task.
+        total: The total number of scripts of the task.
         whole_script: Whether to include all lines and the output. Otherwise a long script is cut
             to the lines around the failing line.
         width: The terminal's width; None without a terminal.
     """
     head = f"script {script.number}"
-    if of > 1:
-        head += f" of {of}"
+    if total > 1:
+        head += f" of {total}"
     if script.status not in (None, "done"):
         head += f", {script.status}"
     yield head

@@ -212,7 +212,7 @@ def _show_course(
     scripts = scripts_of(events, terminal_width())
     for script in scripts:
         click.echo("")
-        for line in script_lines(script, of=len(scripts), width=terminal_width()):
+        for line in script_lines(script, total=len(scripts), width=terminal_width()):
             click.echo(line)
     if trace.tool_calls:
         _show_calls(trace.tool_calls, f"delf runs events {short_id(task.task_id)}")

@@ -30,7 +30,8 @@ class GeminiLive:
 
     def __init__(self, name: str) -> None:
         self._name = name if "/" in name else f"models/{name}"
-        # The message with the first request's rules and tools, repeated by each new connection.
+        # The message with the instructions and tools of the first request. Each new connection
+        # repeats the message.
         self._setup: dict[str, Any] = {}
         # The server's handle to continue the session on another connection, if there is any.
         self._handle: str | None = None
@@ -60,16 +61,18 @@ class GeminiLive:
         return {"x-goog-api-key": endpoint.api_key or ""}
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the message that sets up a session, with the first request's rules and tools."""
-        if not self._setup:  # a later connection of the session has the same rules and tools
+        """Return the message that sets up a session, with its instructions and tools."""
+        if not self._setup:  # a later connection gets those of the first request
             self._setup = {"model": self._name}
             self._setup["generationConfig"] = {
                 "responseModalities": ["TEXT"],
                 **generation_config(settings),
             }
-            rules = system_texts(request)
-            if rules:
-                self._setup["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
+            instructions = system_texts(request)
+            if instructions:
+                self._setup["systemInstruction"] = {
+                    "parts": [{"text": text} for text in instructions]
+                }
             if request.tools:
                 self._setup["tools"] = tool_declarations(request.tools)
         resumption = {"handle": self._handle} if self._handle else {}

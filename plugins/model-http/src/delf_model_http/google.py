@@ -85,9 +85,9 @@ class GenerateContent:
                 content = _with_signature(parts_of(message.parts), parts.endpoint)
                 contents.append({"role": role_of(message), "parts": content})
         result: dict[str, Any] = {"contents": contents}
-        rules = system_texts(request)
-        if rules:
-            result["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
+        instructions = system_texts(request)
+        if instructions:
+            result["systemInstruction"] = {"parts": [{"text": text} for text in instructions]}
         if config := {**generation_config(parts.settings), **_thinking(parts)}:
             result["generationConfig"] = config
         if tier := parts.settings.get("service_tier"):

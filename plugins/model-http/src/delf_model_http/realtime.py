@@ -85,12 +85,12 @@ class Realtime:
 
     def _session_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the configuration of the session that a request needs."""
-        rules = "\n\n".join(system_texts(request))
+        new_instructions = "\n\n".join(system_texts(request))
         session: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
         if "max_tokens" in settings:
             session["max_output_tokens"] = settings["max_tokens"]
-        # Only the first request of a session has rules, which apply to later requests, too.
-        instructions = rules or self._session.get("instructions")
+        # Only the first request of a session has instructions, which apply to later requests, too.
+        instructions = new_instructions or self._session.get("instructions")
         if instructions is not None:
             session["instructions"] = instructions
         has_tools_in_session = bool(self._session.get("tools"))
