@@ -58,7 +58,8 @@ def _script_limits(limits: Limits, *, has_tools: bool) -> Iterator[str]:
         if prompt is None or (item.name == "calls" and not has_tools):
             continue
         value = getattr(limits, item.name)
-        yield prompt.format(_size(value) if item.name.endswith("_bytes") else f"{value:,}")
+        is_size = item.name.endswith("_bytes")
+        yield prompt.format(_size(value) if is_size else f"{value:,}")
 
 
 def excess(
