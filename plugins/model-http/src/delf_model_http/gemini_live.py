@@ -62,7 +62,7 @@ class GeminiLive:
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
         """Return the message that sets up a session, with its instructions and tools."""
-        if not self._setup:  # a later connection gets those of the first request
+        if not self._setup:  # a later connection repeats the first message
             self._setup = {"model": self._name}
             self._setup["generationConfig"] = {
                 "responseModalities": ["TEXT"],
