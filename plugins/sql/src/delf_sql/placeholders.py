@@ -212,8 +212,8 @@ def _check_not_compared_as_json(
 def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
     """Return True if a value is bound as JSON text.
 
-    A dict, or a list that contains a dict, always is. Any other list is bound as JSON except in
-    DuckDB, which has a type for lists, and after ``IN``, where each item is bound as a value.
+    A dict, or a list that contains a dict, is always bound as JSON. Any other list is bound as JSON
+    except in DuckDB, which has a type for lists, and after ``IN``, where each item is a value.
     """
     if holds_dict(value):
         return True
