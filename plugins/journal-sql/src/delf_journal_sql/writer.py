@@ -286,8 +286,8 @@ class Writer:
             result = call.function(connection)
         if call.write:
             self._on_write()
-        # A rollback undoes the change on which ``on_commit`` acts, such as the claim of a task. So
-        # ``on_commit`` has to wait for the commit.
+        # After the commit: until then, a rollback could undo the change that ``on_commit`` records,
+        # such as the claim of a task.
         if call.on_commit is not None:
             call.on_commit(result)
         call.done.set_result(result)

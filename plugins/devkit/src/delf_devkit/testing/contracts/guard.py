@@ -125,9 +125,9 @@ async def _wait_or_fail(
             continue
         unchanged_checks += 1
         if unchanged_checks >= _CHECKS_PER_LIMIT and not task.done():
-            name = function_name_of(awaited.named)
-            message = f"{name} has not ended after {seconds:g} s"
-            pytest.fail(message + place_of(awaited.named), pytrace=False)
+            name = function_name_of(awaited.object_in_message)
+            place = place_of(awaited.object_in_message)
+            pytest.fail(f"{name} has not ended after {seconds:g} s{place}", pytrace=False)
 
 
 async def abandon_stuck_tasks(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[str]:
@@ -213,12 +213,12 @@ class _Awaited(NamedTuple):
 
     Args:
         step: The object. While it stays the same, the test waits at the same step.
-        named: The object that the timeout message names. For a future, which has no telling name,
-            this is the coroutine that awaits the future.
+        object_in_message: The object that the timeout message names. For a future, which has no
+            telling name, this is the coroutine that awaits the future.
     """
 
     step: object
-    named: object
+    object_in_message: object
 
 
 def _find_awaited(work: Any) -> _Awaited | None:
@@ -234,11 +234,11 @@ def _find_awaited(work: Any) -> _Awaited | None:
             return None
         has_name = hasattr(awaited, "__qualname__")
         if not has_name:
-            # A future, or the next item of an asynchronous generator.
             is_anext = type(awaited).__name__.startswith("async_generator")
-            return _Awaited(step=awaited, named=awaited if is_anext else coroutine)
+            is_future = not is_anext
+            return _Awaited(step=awaited, object_in_message=coroutine if is_future else awaited)
         coroutine = awaited
-    return _Awaited(step=coroutine, named=coroutine)
+    return _Awaited(step=coroutine, object_in_message=coroutine)
 
 
 def _is_of_test_suite(coroutine: Any) -> bool:
@@ -439,7 +439,7 @@ def started_programs() -> Generator[list[str]]:
 
 
 def _blocking_step(event: str, arguments: tuple[Any, ...]) -> str | None:
-    """Describe what an audit event does if the event blocks a thread; None if it does not."""
+    """Describe the blocking call that an audit event reports; None for any other event."""
     if event == "socket.connect":
         return "a blocking connect" if arguments[0].gettimeout() != 0 else None
     if event == "subprocess.Popen":

@@ -56,8 +56,9 @@ class Secrets:
         __tracebackhide__ = True
         hidden = self.hide(text)
         if hidden != text:
-            at = max(0, hidden.find(_HIDDEN) - _AROUND)
-            pytest.fail(f"{what}: … {hidden[at : at + 2 * _AROUND]} …", pytrace=False)
+            start = max(0, hidden.find(_HIDDEN) - _AROUND)
+            excerpt = hidden[start : start + 2 * _AROUND]
+            pytest.fail(f"{what}: … {excerpt} …", pytrace=False)
 
 
 def is_secret_name(name: str) -> bool:
@@ -122,11 +123,13 @@ def reprs_of(subject: object) -> list[str]:
     package = type(subject).__module__.partition(".")[0]
     texts = [repr(subject), str(subject)]
     for attribute in list(getattr(subject, "__dict__", {}).values()):
-        items = cast("Iterable[object]", [attribute])
+        items: Iterable[object]
         if isinstance(attribute, dict):
             items = list(cast("dict[object, object]", attribute).values())
         elif isinstance(attribute, (list, tuple, set)):
             items = cast("Iterable[object]", attribute)
+        else:
+            items = [attribute]
         texts += [
             repr(item)
             for item in islice(items, _MAX_SEARCHED_ITEMS)

@@ -73,11 +73,11 @@ async def check_nothing_remains(
         may_print: Whether the object may print something.
     """
     __tracebackhide__ = True
-    process_state = _process_state()
-    threads = {*threading.enumerate()}
-    tasks = asyncio.all_tasks()
-    children = _children()
-    opened = open_files()
+    state_before = _process_state()
+    threads_before = {*threading.enumerate()}
+    tasks_before = asyncio.all_tasks()
+    children_before = _children()
+    opened_before = open_files()
     printed = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
@@ -89,18 +89,18 @@ async def check_nothing_remains(
             elif hasattr(subject, "aclose"):
                 await subject.aclose()
         # Wait for tasks and threads first: until they end, they may hold what is checked next.
-        await _check_running(threads, tasks)
+        await _check_running(threads_before, tasks_before)
         files = sorted(path.name for path in Path(folder).iterdir())  # noqa: ASYNC240
-    _check_process(process_state)
+    _check_process(state_before)
     assert not printed.getvalue(), (
         f"it prints {printed.getvalue()[:80]!r}: the answer of a task goes to the standard output "
         "of the command, and nothing else may; use logging"
     )
-    _check_open_files(opened)
+    _check_open_files(opened_before)
     assert not files, (
         f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
     )
-    await _check_children(children)
+    await _check_children(children_before)
 
 
 async def _use_twice(
@@ -151,22 +151,17 @@ async def _check_children(children_before: AbstractSet[int]) -> None:
 
 
 async def _check_running(
-    threads: AbstractSet[threading.Thread], tasks: AbstractSet[asyncio.Task[Any]]
+    threads_before: AbstractSet[threading.Thread], tasks_before: AbstractSet[asyncio.Task[Any]]
 ) -> None:
-    """Fail if a new task or thread still runs after some seconds.
-
-    Args:
-        threads: The threads that ran before.
-        tasks: The tasks that ran before.
-    """
+    """Fail if a new task or thread still runs after some seconds."""
     __tracebackhide__ = True
     for _ in range(_MAX_CHECKS):
-        if not _running(threads, tasks):
+        if not _names_of_new(threads_before, tasks_before):
             return
         await asyncio.sleep(_CHECK_SECONDS)
-    running = _running(threads, tasks)
+    running = _names_of_new(threads_before, tasks_before)
     # Cancel the remaining tasks, so that they do not disturb the next test.
-    for task in asyncio.all_tasks() - tasks:
+    for task in asyncio.all_tasks() - tasks_before:
         task.cancel()
     assert not running, (
         f"{running[0]} still runs after aclose(): let aclose() end all tasks and threads that the "
@@ -174,16 +169,16 @@ async def _check_running(
     )
 
 
-def _running(
-    threads: AbstractSet[threading.Thread], tasks: AbstractSet[asyncio.Task[Any]]
+def _names_of_new(
+    threads_before: AbstractSet[threading.Thread], tasks_before: AbstractSet[asyncio.Task[Any]]
 ) -> list[str]:
-    """Return the names of running tasks and threads that are not among the given ones.
+    """Return the names of the tasks and threads that run now and did not run before.
 
     Leave out the threads of test servers and of the event loop.
     """
-    new_tasks = [task for task in asyncio.all_tasks() - tasks if not task.done()]
+    new_tasks = [task for task in asyncio.all_tasks() - tasks_before if not task.done()]
     names = [f"the task {getattr(task.get_coro(), '__qualname__', '?')}" for task in new_tasks]
-    for thread in {*threading.enumerate()} - threads:
+    for thread in {*threading.enumerate()} - threads_before:
         is_of_test_server = "process_request" in thread.name
         is_of_loop = thread.name.startswith(_LOOP_THREADS)
         if not is_of_test_server and not is_of_loop:
@@ -296,8 +291,9 @@ def _check_process(before: list[Any]) -> None:
         name = setting.name
         if isinstance(old, dict):
             variables = cast("dict[str, str]", old)
-            changed = {key for key in {**variables, **new} if variables.get(key) != new.get(key)}
-            name = f"the variable {min(changed)}"
+            all_keys = variables.keys() | new.keys()
+            changed_keys = [key for key in all_keys if variables.get(key) != new.get(key)]
+            name = f"the variable {min(changed_keys)}"
         pytest.fail(
             f"{name} is left changed, which all plugins and the program that embeds delf share"
         )
@@ -369,9 +365,9 @@ class _SharedState:
             f"{bound_names[0]} belongs to the first event loop that waits for it, and agents in "
             "other threads have loops of their own: make it in `__init__`"
         )
-        now = {name: _text(value) for name, value in _class_state(self._kind)}
+        texts = {name: _text(value) for name, value in _class_state(self._kind)}
         changed = sorted(
-            name for name, text in now.items() if self._remembered_texts.get(name, text) != text
+            name for name, text in texts.items() if self._remembered_texts.get(name, text) != text
         )
         assert not changed, (
             f"each use changes {changed[0]}, which all users of the process share: keep state in "
