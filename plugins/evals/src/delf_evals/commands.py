@@ -270,10 +270,7 @@ async def _run_variants(
         repeat=repeat, jobs=jobs, live_reads=live_reads, on_result=show_progress
     )
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    checks = list(dataset.evaluators)
-    for case in dataset.cases:
-        checks += case.evaluators
-    checks_asking_model = [check for check in checks if hasattr(check, "model")]
+    checks_asking_model = _checks_asking_model(dataset)
     judge_models = None
     async with AsyncExitStack() as stack:
         if checks_asking_model:
@@ -296,22 +293,21 @@ async def _run_variants(
     return Report(dataset=dataset.name, at=started_at, variants=results, judge_cost_usd=cost)
 
 
+def _checks_asking_model(dataset: AnyDataset) -> list[Any]:
+    """Return the checks of a data set and of its cases that ask a model, such as ``LLMJudge``."""
+    checks = list(dataset.evaluators)
+    for case in dataset.cases:
+        checks += case.evaluators
+    return [check for check in checks if hasattr(check, "model")]
+
+
 @evals.command("list", short_help="List data sets with their last runs.")
 @as_json_option(_DatasetRow)
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the data sets of the project with their last runs."""
-    from delf_evals import report as reports
-
     root = _project_root(state_of(ctx))
-    summaries: list[_DatasetRow] = []
-    for name in names_of(root):
-        runs = runs_of(path_of(root, name))
-        last = reports.read(runs[0]) if runs else None
-        variants = [] if last is None else last.variants
-        best = max((variant.rate for variant in variants), default=None)
-        last_start = None if last is None else last.at
-        summaries.append(_DatasetRow(name=name, runs=len(runs), last=last_start, passed=best))
+    summaries = [_summary_of(root, name) for name in names_of(root)]
     if as_json:
         click.echo(json_text(summaries, indent=2))
         return
@@ -325,6 +321,18 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
         rows.append((visible(summary["name"]), str(summary["runs"]), last_run, passed))
     for line in table(rows, ("data set", ">runs", "last run", ">passed"), whole=True):
         click.echo(line)
+
+
+def _summary_of(root: Path, name: str) -> _DatasetRow:
+    """Return the number of a data set's runs, with the best rate of the last run."""
+    from delf_evals import report as reports
+
+    runs = runs_of(path_of(root, name))
+    if not runs:
+        return _DatasetRow(name=name, runs=0, last=None, passed=None)
+    last = reports.read(runs[0])
+    best_rate = max((variant.rate for variant in last.variants), default=None)
+    return _DatasetRow(name=name, runs=len(runs), last=last.at, passed=best_rate)
 
 
 @evals.command("show", short_help="Show the report of a run.")

@@ -363,13 +363,16 @@ def resolve_id(connection: Connection, text: str, users: Collection[str] | None 
     ids = [str(row.task_id) for row in rows]
     if len(ids) == 1:
         return ids[0]
-    if not ids:
-        raise _unknown_task_error(text)
-    listed = ids[:_MAX_LISTED_IDS]
+    raise _ambiguous_id_error(text, ids) if ids else _unknown_task_error(text)
+
+
+def _ambiguous_id_error(text: str, ids: Sequence[str]) -> UnknownTaskError:
+    """Create the error for a prefix of several ids, which lists at most ``_MAX_LISTED_IDS``."""
+    listed = list(ids[:_MAX_LISTED_IDS])
     if len(ids) > len(listed):
         listed.append("…")
     hint = f"one of: {', '.join(listed)}"
-    raise UnknownTaskError(f"more than one task begins with {text!r}", hint=hint)
+    return UnknownTaskError(f"more than one task begins with {text!r}", hint=hint)
 
 
 # -- retention --------------------------------------------------------------------------------
