@@ -137,16 +137,19 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     encoding = media_fields.get("encoding")
     keywords: _Keywords | None = None
     if kind in ("json", "form", "multipart") and schema is not None:
-        keywords = _keywords_of(document, schema, used_keywords)
+        keywords = _keywords_of_properties(document, schema, used_keywords)
+    if keywords is None:  # one keyword argument takes the whole body
+        whole_argument = unique("body", used_keywords, "content")
+        keywords = _Keywords(None, whole_argument, extra_argument=None)
     return Body(
         media=media,
         kind=kind,
         required=body.get("required") is True,
         schema=cast("Any", schema if schema is not None else {}),
         encoding=cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {},
-        fields=None if keywords is None else keywords.fields,
-        whole_argument=unique("body", used_keywords, "content") if keywords is None else None,
-        extra_argument=None if keywords is None else keywords.extra_argument,
+        fields=keywords.fields,
+        whole_argument=keywords.whole_argument,
+        extra_argument=keywords.extra_argument,
     )
 
 
@@ -169,13 +172,14 @@ def _forbids_additional(document: Document, schema: Any) -> bool:
 
 
 class _Keywords(NamedTuple):
-    """The keyword arguments for the properties of a body; :class:`Body` describes the fields."""
+    """The keyword arguments for a body; :class:`Body` describes the fields."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[Field, ...] | None
+    whole_argument: str | None
     extra_argument: str | None
 
 
-def _keywords_of(
+def _keywords_of_properties(
     document: Document, schema: Any, used_keywords: Mapping[str, str]
 ) -> _Keywords | None:
     """Return the keyword arguments for the properties of a body.
@@ -211,4 +215,4 @@ def _keywords_of(
     extra_argument = None
     if merged.additional:
         extra_argument = unique("extra_fields", {*used_keywords, *keywords})
-    return _Keywords(fields, extra_argument)
+    return _Keywords(fields, None, extra_argument)
