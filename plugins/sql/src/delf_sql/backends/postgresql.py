@@ -246,16 +246,16 @@ class PostgresBackend(EngineBackend):
         """Refuse calls of volatile or user-defined functions that are not allowed."""
         if not statement.calls and not statement.names_after_dot:
             return
-        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. If f is known to
-        # only read, check `row.f` like that call. Otherwise, refuse `row.f` if a function f exists.
         known = known_functions("postgresql")
-        known_after_dot = statement.names_after_dot & known
-        unknown_after_dot = statement.names_after_dot - known
-        calls = self._without_allowed(statement.calls | known_after_dot)
+        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. A function that
+        # is known to only read is checked like any call. Any other `row.f` is refused if there is
+        # a function f.
+        calls = self._without_allowed(statement.calls | (statement.names_after_dot & known))
+        unknown_after_dot = self._without_allowed(statement.names_after_dot - known)
         parameters = {
             "calls": sorted(calls),
             "known": sorted(calls & known),
-            "names_after_dot": sorted(self._without_allowed(unknown_after_dot)),
+            "names_after_dot": sorted(unknown_after_dot),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:
