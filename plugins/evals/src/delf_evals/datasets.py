@@ -95,26 +95,35 @@ class CaseInputs(BaseModel):
                 raise ConfigurationError(f"{location}: there is no input file {file}")
         if self.recording is None:
             return self.model_copy(update={"files": files})
-        path = inside(folder, self.recording, location)
-        content = read_file(path, folder, MAX_BYTES)
-        if content is None:
-            raise ConfigurationError(
-                f"{location}: there is no recording {path}",
-                hint="`delf evals add TASK` writes a case with its recording",
-            )
-        try:
-            data: Any = from_jsonable(json.loads(content))
-            recording = Recording.model_validate(data)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise ConfigurationError(
-                f"{location}: {path} is not a recording: {_first_line(error)}"
-            ) from None
+        recording = _read_recording(folder, self.recording, location)
         # The case has precedence over its recording. The case's own calls come first, because the
         # first result that fits a call is used.
         calls = [*self.calls, *recording.calls]
         context = {**recording.context, **self.context}
         update = {"files": files, "calls": calls, "context": context}
         return self.model_copy(update=update)
+
+
+def _read_recording(folder: Path, name: str, location: str) -> Recording:
+    """Read a recording file of a data set.
+
+    Raises:
+        ConfigurationError: If the file is missing or malformed.
+    """
+    path = inside(folder, name, location)
+    content = read_file(path, folder, MAX_BYTES)
+    if content is None:
+        raise ConfigurationError(
+            f"{location}: there is no recording {path}",
+            hint="`delf evals add TASK` writes a case with its recording",
+        )
+    try:
+        data: Any = from_jsonable(json.loads(content))
+        return Recording.model_validate(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{location}: {path} is not a recording: {_first_line(error)}"
+        ) from None
 
 
 def inside(folder: Path, name: str, location: str) -> Path:

@@ -228,13 +228,12 @@ def figures(
         DelfError: If the time zone is unknown.
     """
     time_zone = zone_of(zone)
-    if not index_exists(connection):
+    terms = terms_of(wanted.text or "")
+    has_only_punctuation = bool(wanted.text) and not terms
+    if has_only_punctuation or not index_exists(connection):
         return []
     now = connection.now()
     where, values = _conditions(connection, cached_is_alive(now), wanted)
-    terms = terms_of(wanted.text or "")
-    if wanted.text and not terms:
-        return []
     if terms:
         # The upper bits of an index key, such as ``rowid``, are the database key of the task.
         where.append(

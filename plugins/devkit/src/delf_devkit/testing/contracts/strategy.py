@@ -144,10 +144,11 @@ class _RepliesByTask:
         # The text of each task contains a unique mark.
         marks = [mark for mark in self._remaining if mark in text]
         await self._wait_for_other_tasks(marks)
-        if len(marks) != 1 or not self._remaining[marks[0]]:
+        replies = self._remaining[marks[0]] if len(marks) == 1 else None
+        if not replies:
             self.mixed_requests.append(", ".join(marks) or "none")
             raise LLMExecutionError("the tasks are mixed up")
-        return self._remaining[marks[0]].popleft()
+        return replies.popleft()
 
     async def _wait_for_other_tasks(self, arrived_marks: Sequence[str]) -> None:
         """Wait until each task has made a request, but not longer than ``_REPLY_SECONDS``."""
