@@ -134,7 +134,7 @@ async def gate_bench(
     approvals = shared or Approvals(
         config=AgentConfig(approval_mode=mode, approval_timeout=timeout),
         channels=tuple(channels),
-        pending=PendingRequests(),
+        pending_requests=PendingRequests(),
         journal=journal,
         project=project,
     )

@@ -210,7 +210,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         self._host = host
         self._project = project
         self._ledger = Ledger(self.config.budget_usd, allow_unpriced=self.config.allow_unpriced)
-        self._pending = PendingRequests()
+        self._pending_requests = PendingRequests()
         self._tasks = BackgroundTasks()
         self._runtime_loop = RuntimeLoop(self._make_runtime, f"delf-{self.agent_id}")
 
@@ -905,7 +905,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     def _decide(self, request_id: str, decision: Decision) -> None:
         from delf_engine.approvals.decision import Answer
 
-        self._pending.answer(request_id, Answer(decision))
+        self._pending_requests.submit(request_id, Answer(decision))
 
     def get_remembered_approvals(self) -> list[RememberedDecision]:
         """Return the approvals that hold until they are revoked."""
@@ -1014,7 +1014,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             "agent_id": self.agent_id,
             "state": self._runtime_loop.state,
             "tasks": {**tasks, "kept": len(self._tasks)},
-            "pending_approvals": len(self._pending),
+            "pending_approvals": len(self._pending_requests),
             "sandbox": None if runtime is None else runtime.sandbox,
             **self._ledger.report(),
         }
@@ -1063,7 +1063,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             context=context,
             connections=self.tools,
             ledger=self._ledger,
-            pending=self._pending,
+            pending_requests=self._pending_requests,
             memory=self.memory.store if isinstance(self.memory, SupportsStore) else self.memory,
             strategy=self._strategy,
             on_confirm=self._on_confirm,

@@ -34,7 +34,7 @@ class FollowsTasks:
     """The agent's id, which the journal records when the agent stops a task."""
     _runtime_loop: RuntimeLoop
     _tasks: BackgroundTasks
-    _pending: PendingRequests
+    _pending_requests: PendingRequests
 
     def poll(self, task_id: str) -> StreamSnapshot:
         """Return the state of a task, even of another process.
@@ -131,7 +131,7 @@ class FollowsTasks:
         applies to submitted tasks, and to all tasks with ``wait_approvals=True``; in other tasks
         such a request is rejected.
         """
-        return self._pending.list()
+        return self._pending_requests.list()
 
 
 class TaskHandle(str, Generic[T]):

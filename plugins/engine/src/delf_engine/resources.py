@@ -103,7 +103,7 @@ class AgentParts:
         context: The plugins, settings and environment variables of the agent.
         connections: The tools.
         ledger: The costs, which outlast a restart of the agent.
-        pending: The pending approval requests.
+        pending_requests: The pending approval requests.
         memory: The memory store, if given as an object.
         strategy: The strategy, if given as an object.
         on_confirm: The callback for approval requests, asked before all channels.
@@ -116,7 +116,7 @@ class AgentParts:
     context: AgentContext
     connections: Sequence[ConnectionLike]
     ledger: Ledger
-    pending: PendingRequests = field(default_factory=PendingRequests)
+    pending_requests: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
     strategy: Strategy | None = None
     on_confirm: Confirm | None = None
@@ -553,8 +553,8 @@ def _approvals_of(agent: AgentParts, journal: Journal, closing: Closing) -> Appr
     return Approvals(
         config=agent.config,
         channels=tuple(channels),
-        pending=agent.pending,
-        inbox=Inbox(journal, agent.pending),
+        pending_requests=agent.pending_requests,
+        inbox=Inbox(journal, agent.pending_requests),
         journal=journal,
         project=str(agent.context.folder.resolve()),
     )

@@ -124,7 +124,7 @@ def answered_by(pending, user, decision):
     """Somebody answers through the journal or the page, as a person of a server."""
 
     async def decide(request):
-        pending.answer(request.request_id, Answer(decision, Decider(name=str(user), user=user)))
+        pending.submit(request.request_id, Answer(decision, Decider(name=str(user), user=user)))
 
     return decide
 
@@ -138,7 +138,7 @@ async def test_approval_of_a_key_covers_only_its_own_later_tasks(by, holds):
     shared = Approvals(
         config=AgentConfig(approval_timeout=5, wait_approvals=True),
         channels=(NamedChannel("page", CallbackChannel(decide)),),
-        pending=pending,
+        pending_requests=pending,
         journal=journal,
         project="/shop",
     )

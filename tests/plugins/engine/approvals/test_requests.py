@@ -58,7 +58,7 @@ class Bench:
         options.setdefault("approval_timeout", 5.0)
         takes_changes = options.pop("takes_changes", False)
         config = AgentConfig(**options)
-        shared = Approvals(config=config, channels=tuple(channels), pending=self.pending)
+        shared = Approvals(config=config, channels=tuple(channels), pending_requests=self.pending)
         order = TaskRequest(task="a task", timeout=60)
         clock = TaskClock(60)
         self.approvals = TaskApprovals(
@@ -99,7 +99,7 @@ async def test_request_with_wait_approvals_stays_pending(tools: Toolset) -> None
     bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = (await bench.asked.get()).request_id
-    bench.pending.answer(name, Answer(Approved(), Decider(name="cli"), 7))
+    bench.pending.submit(name, Answer(Approved(), Decider(name="cli"), 7))
     assert await work == Approved()
     (decided,) = bench.events(ApprovalDecided)
     assert (decided.request_id, decided.by, decided.note) == (name, "cli", 7)
@@ -244,9 +244,9 @@ async def test_answer_for_other_arguments_is_refused(tools: Toolset) -> None:
     pending = PendingRequests()
     answer = opened(pending, request())
     with pytest.raises(DelfError, match="is for another call"):
-        pending.answer("req_1", Answer(Approved()), digest="other")
+        pending.submit("req_1", Answer(Approved()), digest="other")
     assert pending.find("req_1") is not None
-    pending.answer("req_1", Answer(Approved()), digest="d")
+    pending.submit("req_1", Answer(Approved()), digest="d")
     assert (await answer).decision == Approved()
 
 
@@ -254,7 +254,7 @@ async def test_edited_answer_to_a_script_request_is_refused() -> None:
     pending = PendingRequests()
     opened(pending, request(code="print(1)"))
     with pytest.raises(DelfError, match="a script cannot be edited") as caught:
-        pending.answer("req_1", Answer(Edited(arguments={})))
+        pending.submit("req_1", Answer(Edited(arguments={})))
     assert "reject it" in (caught.value.hint or "")
     assert pending.find("req_1") is not None
 
@@ -272,16 +272,16 @@ async def test_unsupported_answer_leaves_the_request_pending(
     pending = PendingRequests()
     opened(pending, request(outcome_unknown=outcome_unknown))
     with pytest.raises(DelfError, match=message):
-        pending.answer("req_1", Answer(decision))
+        pending.submit("req_1", Answer(decision))
     assert pending.find("req_1") is not None
 
 
 async def test_first_of_two_answers_counts() -> None:
     pending = PendingRequests()
     answer = opened(pending, request())
-    pending.answer("req_1", Answer(Approved(), Decider(name="one")))
+    pending.submit("req_1", Answer(Approved(), Decider(name="one")))
     with pytest.raises(UnknownRequestError, match="any more: answered"):
-        pending.answer("req_1", Answer(Rejected(reason="no"), Decider(name="two")))
+        pending.submit("req_1", Answer(Rejected(reason="no"), Decider(name="two")))
     assert (await answer).who.name == "one"
 
 
@@ -290,7 +290,7 @@ async def test_accepted_answer_decides_the_request(tools: Toolset) -> None:
 
     class Late:
         async def decide(self, request: ApprovalRequest) -> None:
-            bench.pending.answer(request.request_id, Answer(Approved(), Decider(name="cli")))
+            bench.pending.submit(request.request_id, Answer(Approved(), Decider(name="cli")))
             await asyncio.Event().wait()
 
     bench = Bench(tools, [NamedChannel("late", Late())], approval_timeout=1e-9)
@@ -305,7 +305,7 @@ async def test_accepted_answer_decides_the_request(tools: Toolset) -> None:
 async def test_request_can_be_answered_as_soon_as_it_is_visible(tools: Toolset) -> None:
     def answer_at_once(event: Event) -> None:
         if isinstance(event, ApprovalRequested):
-            bench.pending.answer(event.request_id, Answer(Approved(), Decider(name="bob")))
+            bench.pending.submit(event.request_id, Answer(Approved(), Decider(name="bob")))
 
     bench = Bench(tools, seen=answer_at_once, wait_approvals=True)
     assert await bench.decide(1) == Approved()
@@ -343,7 +343,7 @@ async def test_decision_is_journalled_before_the_permit_is_reacquired(tools: Too
         work = bench.decide(1)
         name = await pending_name(bench)
         await places.acquire()  # another task runs meanwhile
-        bench.pending.answer(name, Answer(Approved(remember="task"), Decider(name="bob")))
+        bench.pending.submit(name, Answer(Approved(remember="task"), Decider(name="bob")))
         decided = await bench.decided.get()
         assert (decided.decision, decided.by) == ("approved", "bob")
         assert not work.done()
@@ -367,7 +367,7 @@ async def test_unanswered_request_states_its_reason(
     assert (decided.decision, decided.source) == ("expired", source)
     assert decided.reason == "the call was given up before anybody answered"
     with pytest.raises(UnknownRequestError, match="any more: cancelled"):
-        bench.pending.answer(name, Answer(Approved()))
+        bench.pending.submit(name, Answer(Approved()))
 
 
 async def test_answer_after_the_timeout_learns_that_the_request_expired(tools: Toolset) -> None:
@@ -375,14 +375,14 @@ async def test_answer_after_the_timeout_learns_that_the_request_expired(tools: T
     await bench.decide(1)
     (asked,) = bench.events(ApprovalRequested)
     with pytest.raises(UnknownRequestError, match="any more: expired"):
-        bench.pending.answer(asked.request_id, Answer(Approved()))
+        bench.pending.submit(asked.request_id, Answer(Approved()))
 
 
 async def test_answer_after_requested_changes_learns_of_these(tools: Toolset) -> None:
     bench = Bench(tools, wait_approvals=True, takes_changes=True)
     work = bench.decide(1)
     name = await pending_name(bench)
-    bench.pending.answer(name, Answer(ChangesRequested(reason="send less")))
+    bench.pending.submit(name, Answer(ChangesRequested(reason="send less")))
     await work
     with pytest.raises(UnknownRequestError, match="any more: changes requested"):
-        bench.pending.answer(name, Answer(Approved()))
+        bench.pending.submit(name, Answer(Approved()))

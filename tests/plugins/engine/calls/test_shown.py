@@ -172,3 +172,25 @@ async def test_resumed_task_asks_again_about_a_changed_preview(agent, journal, k
     assert {e.request_id for e in requests} == set(decided), "none is left waiting"
     if changed and kind is ApprovalRequested:
         assert decided[requests[0].request_id].source == "changed"
+
+
+async def test_resumed_task_shows_the_preview_of_the_edited_call(agent, journal):
+    drafts, asked = Drafts({1: "dear Ann", 2: "dear Eve"}), []
+
+    def decide(request):
+        asked.append(request)
+        return Edited(arguments={"number": 2}) if request.arguments["number"] == 1 else True
+
+    async with agent(drafts, decide) as first:
+        done = (await first.arun("x")).raise_for_status()
+    events = await journal.read(done.trace.task_id)
+    ends = [n for n, event in enumerate(events, 1) if isinstance(event, ApprovalRequested)]
+    assert len(ends) == 2
+    await journal.ended_after(events[: ends[1]])
+    asked.clear()
+    async with agent(drafts, decide) as second:
+        (await second.aresume(done.trace.task_id)).raise_for_status()
+    (request,) = asked
+    assert (request.arguments["number"], request.preview) == (2, "dear Eve")
+    assert request.request_id == events[ends[1] - 1].request_id, "the open request is continued"
+    assert drafts.sent == [("dear Eve", "ann")] * 2

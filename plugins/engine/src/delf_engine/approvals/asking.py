@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from delf.errors import DelfError, UndecidedCallError, UnknownRequestError
@@ -51,7 +51,7 @@ class Asking:
         self, approvals: Approvals, task: TaskRequest, log: TaskLog, request: ApprovalRequest
     ) -> None:
         self._approvals = approvals
-        self._pending = approvals.pending
+        self._pending_requests = approvals.pending_requests
         self._task = task
         self._redactor = log.redactor
         self._request = request
@@ -60,13 +60,15 @@ class Asking:
         # The failed channels, each with the reason.
         self._failures: list[str] = []
 
-    async def answer(self, announced: Awaitable[None], *, was_asked_before: bool) -> Answer:
+    async def wait_for_answer(
+        self, announce: Callable[[], Awaitable[None]], *, was_asked_before: bool
+    ) -> Answer:
         """Ask people about the request, and return the answer that decides the request.
 
         The request accepts no more answers after this method has ended.
 
         Args:
-            announced: Shows the request to observers when awaited. An answer may arrive earlier.
+            announce: Shows the request to observers. An answer may arrive before this has ended.
             was_asked_before: Whether an earlier process showed the request, so that an answer may
                 already exist.
 
@@ -76,12 +78,12 @@ class Asking:
         """
         # Opened before the announcement, because a person may answer as soon as the request is
         # visible.
-        pending_answer = self._pending.open(
+        pending_answer = self._pending_requests.open(
             self._request, self._ballot.take_answer, self._remarks.schedule_recording
         )
         outcome = "cancelled"
         try:
-            await announced
+            await announce()
             answer = await self._first_answer(pending_answer, was_asked_before=was_asked_before)
             kind = answer.decision.kind
             outcome = DECISION_WORDS[kind]
@@ -91,7 +93,7 @@ class Asking:
             return answer
         finally:
             # A person who answers later gets an error that names the outcome.
-            self._pending.close(self._request.request_id, outcome)
+            self._pending_requests.close(self._request.request_id, outcome)
 
     async def _first_answer(
         self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
@@ -114,8 +116,8 @@ class Asking:
                     asking_channels.result()  # raises the error of a failed journal
                 # The votes may add up to a decision, so there is no rejection before the count.
                 await self._ballot.wait_until_counted()
-                if not self._can_be_answered_later:
-                    self._reject_unless_decided()
+                if self._is_undecided and not self._can_be_answered_later:
+                    self._reject()
                 # The timeout cancels this wait. It would cancel the future as well if the future
                 # was awaited directly.
                 await asyncio.wait({pending_answer})
@@ -129,8 +131,13 @@ class Asking:
             asking_channels.cancel()
         return await pending_answer
 
-    def _reject_unless_decided(self) -> None:
-        """Reject the request because nobody can answer; no effect if a channel has answered."""
+    @property
+    def _is_undecided(self) -> bool:
+        """True until the first valid answer."""
+        return self._pending_requests.find(self._request.request_id) is not None
+
+    def _reject(self) -> None:
+        """Reject the request because nobody can answer."""
         details = f" ({'; '.join(self._failures)})" if self._failures else ""
         if self._request.is_question:
             reason = "; ".join([*self._failures, UNANSWERABLE])
@@ -148,11 +155,11 @@ class Asking:
         request = self._request
         if was_asked_before and self._approvals.inbox is not None:
             await self._approvals.inbox.pass_on_earlier_notes(request.task_id)
-            if self._pending.find(request.request_id) is None:
+            if not self._is_undecided:
                 return  # answered meanwhile
         for channel in self._approvals.channels_for(self._task, is_question=request.is_question):
             await self._ask_channel(channel)
-            if self._pending.find(request.request_id) is None:
+            if not self._is_undecided:
                 return  # decided by this channel's answer, or by somebody else
 
     async def _ask_channel(self, channel: NamedChannel) -> None:
@@ -173,7 +180,7 @@ class Asking:
         if answer is None:
             return
         try:
-            self._pending.answer(self._request.request_id, answer)
+            self._pending_requests.submit(self._request.request_id, answer)
         except UnknownRequestError as error:
             _log.debug("an answer of %s came late: %s", channel.name, error.message)
         except DelfError as error:
@@ -192,12 +199,12 @@ class Asking:
             UndecidedCallError: If the request is about an interrupted call.
         """
         request = self._request
-        if request.outcome_unknown and self._pending.find(request.request_id) is not None:
+        if request.outcome_unknown and self._is_undecided:
             raise UndecidedCallError(
                 f"{request.action} was begun and then interrupted, its end is not recorded, "
                 f"and {reason}"
             )
-        self._pending.settle(request.request_id, answer)
+        self._pending_requests.settle(request.request_id, answer)
 
     @property
     def _can_be_answered_later(self) -> bool:

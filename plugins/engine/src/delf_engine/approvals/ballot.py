@@ -274,7 +274,7 @@ class Ballot:
         request_id = self._request.request_id
         # One vote at a time: the second of two must find the first in the journal.
         async with self._lock:
-            if self._approvals.pending.find(request_id) is None:
+            if self._approvals.pending_requests.find(request_id) is None:
                 return  # somebody rejected it meanwhile
             try:
                 await self._decide_or_record_vote(rule, answer)
@@ -294,7 +294,7 @@ class Ballot:
         if earlier_votes:
             earlier_voters = tuple(dict.fromkeys(vote.by for vote in earlier_votes))
             decided = replace(answer, earlier_voters=earlier_voters)
-            self._approvals.pending.settle(request_id, decided)
+            self._approvals.pending_requests.settle(request_id, decided)
             return
         await self._log.record(
             ApprovalVoted,

@@ -72,17 +72,16 @@ class NamedChannel:
         """
         # The channel gets a copy, and so cannot change the call.
         if not request.is_question:
-            decision = await self.channel.decide(copy_of_request(request))
+            reply = await self.channel.decide(copy_of_request(request))
         elif isinstance(self.channel, SupportsQuestions):
-            decision = await self.channel.answer(copy_of_request(request))
+            reply = await self.channel.answer(copy_of_request(request))
         else:
             return None
-        if decision is None:
+        if reply is None:
             return None
-        who = Decider(name=self.name)
-        if isinstance(decision, DecidedBy):
-            decision, who = decision.decision, decision.who
-        return Answer(fitting_decision(request, decision), who)
+        if isinstance(reply, DecidedBy):
+            return Answer(fitting_decision(request, reply.decision), reply.who)
+        return Answer(fitting_decision(request, reply), Decider(name=self.name))
 
 
 class _Callback:

@@ -162,7 +162,7 @@ def decision_of(data: Mapping[str, Any]) -> Decision | None:
             return None
 
 
-def checked_decision(answer: object) -> Decision:
+def checked_decision(value: object) -> Decision:
     """Validate a decision of a channel or a program.
 
     Only decision objects count: neither True nor "approved" is a yes.
@@ -171,24 +171,24 @@ def checked_decision(answer: object) -> Decision:
         DelfError: If the answer is not a decision, or a field of the decision is invalid.
     """
     # By type, not isinstance: a subclass may mean something else.
-    if type(answer) not in get_args(Decision):
-        raise DelfError(f"{type(answer).__name__} is not a decision")
-    match answer:
+    if type(value) not in get_args(Decision):
+        raise DelfError(f"{type(value).__name__} is not a decision")
+    match value:
         case Expired() | AlreadyDone() | ChangesRequested():
             # Not validated, because no field of these decides whether the call is made.
-            return answer
+            return value
         # Check the approval as the journal will store it and read it back: decision_of() returns
         # None, or a different approval, if a field has an invalid value.
-        case Approved() if decision_of(decision_data(answer)) == answer:
-            return answer
+        case Approved() if decision_of(decision_data(value)) == value:
+            return value
         case Edited(arguments=arguments) if _are_named(arguments):
-            return answer
-        case Answered(answer=value) if isinstance(value, _ANSWERS):  # pyright: ignore[reportUnnecessaryIsInstance] - a channel may pass any value
-            return answer
+            return value
+        case Answered(answer=answer) if isinstance(answer, _ANSWERS):  # pyright: ignore[reportUnnecessaryIsInstance] - a channel may pass any value
+            return value
         case Rejected(reason=reason):
             return Rejected(reason=str(reason or NO_REASON))
         case _:
-            raise DelfError(f"the fields of this {type(answer).__name__} are invalid")
+            raise DelfError(f"the fields of this {type(value).__name__} are invalid")
 
 
 def _are_named(arguments: object) -> bool:
@@ -316,16 +316,16 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
             pass
 
 
-def fitting_decision(request: ApprovalRequest, answer: object) -> Decision:
-    """Validate a channel's answer to a request.
+def fitting_decision(request: ApprovalRequest, value: object) -> Decision:
+    """Validate the decision of a channel on a request.
 
     A decision of a kind that the request does not accept is returned as a rejection with the
     reason.
 
     Raises:
-        DelfError: If the answer is not a decision.
+        DelfError: If the value is not a decision.
     """
-    decision = checked_decision(answer)
+    decision = checked_decision(value)
     try:
         check_fits(request, decision)
     except DelfError as error:

@@ -113,12 +113,12 @@ class Inbox:
     Args:
         journal: The journal. Only a shared journal can receive answers from other processes; any
             other journal is not watched.
-        pending: The requests of this process.
+        pending_requests: The requests of this process.
     """
 
-    def __init__(self, journal: Journal, pending: PendingRequests) -> None:
+    def __init__(self, journal: Journal, pending_requests: PendingRequests) -> None:
         self._journal = journal
-        self._pending = pending
+        self._pending_requests = pending_requests
         self._watchers = 0
         self._watch: asyncio.Task[None] | None = None
 
@@ -191,7 +191,7 @@ class Inbox:
             _log.warning("note %d of the journal is no comment that can be read", note.position)
             return
         try:
-            self._pending.add_remark(
+            self._pending_requests.add_remark(
                 str(note.data.get("request_id")), remark, _decider_of(note.data), note.position
             )
         except UnknownRequestError as error:
@@ -207,12 +207,12 @@ class Inbox:
         request_id = str(data.get("request_id"))
         if isinstance(decision, Edited):
             # The note may have only the arguments that the person changed.
-            request = self._pending.find(request_id)
+            request = self._pending_requests.find(request_id)
             arguments = {} if request is None else dict(request.arguments)
             decision = Edited(arguments={**arguments, **decision.arguments})
         try:
             answer = Answer(decision, _decider_of(data), note.position)
-            self._pending.answer(request_id, answer, digest=str(data.get("digest")))
+            self._pending_requests.submit(request_id, answer, digest=str(data.get("digest")))
         except UnknownRequestError as error:
             _log.debug("an answer came late: %s", error.message)
         except DelfError as error:

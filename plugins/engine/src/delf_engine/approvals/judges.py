@@ -52,9 +52,7 @@ class Case:
         outcome_unknown: Whether the call was begun before, so that approving repeats the call.
         request_event: The recorded request, in a resumed task.
         decision_event: The recorded decision on that request.
-        request_was_closed: Whether the sandbox of the task died while the request waited.
-        has_changed_since_request: Whether a person was asked before, and the call has a different
-            effect now.
+        request_has_lapsed: Whether the sandbox of the task died while the request waited.
     """
 
     key: CallKey
@@ -64,8 +62,7 @@ class Case:
     outcome_unknown: bool = False
     request_event: ApprovalRequested | None = None
     decision_event: ApprovalDecided | None = None
-    request_was_closed: bool = False
-    has_changed_since_request: bool = False
+    request_has_lapsed: bool = False
 
     @cached_property
     def request(self) -> ApprovalRequest:

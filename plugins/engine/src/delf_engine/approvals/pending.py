@@ -32,10 +32,17 @@ TakeRemark = Callable[[Remark, Decider, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A pending request, with the future that receives its answer."""
+    """A pending request.
+
+    Args:
+        request: The request.
+        pending_answer: The future of the answer that decides the request.
+        take_answer: Called with each answer, see :meth:`PendingRequests.open`.
+        take_remark: Records a comment or an assignment.
+    """
 
     request: ApprovalRequest
-    answer: asyncio.Future[Answer]
+    pending_answer: asyncio.Future[Answer]
     take_answer: TakeAnswer
     take_remark: TakeRemark
 
@@ -75,11 +82,11 @@ class PendingRequests:
                 and False for a vote if further votes are needed.
             take_remark: Records a comment or an assignment.
         """
-        answer = asyncio.get_running_loop().create_future()
-        pending = PendingRequest(request, answer, take_answer, take_remark)
+        pending_answer = asyncio.get_running_loop().create_future()
+        pending = PendingRequest(request, pending_answer, take_answer, take_remark)
         with self._lock:
             self._waiting[request.request_id] = pending
-        return answer
+        return pending_answer
 
     def find(self, request_id: str) -> ApprovalRequest | None:
         """Return a pending request; None if it is not pending."""
@@ -140,10 +147,10 @@ class PendingRequests:
             if pending is None:
                 return
             self._outcomes[request_id] = "answered"
-        pending.answer.get_loop().call_soon_threadsafe(_set_result, pending.answer, answer)
+        _set_from_any_thread(pending.pending_answer, answer)
 
-    def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
-        """Pass on a person's answer, which arrived through a channel, the program or the inbox.
+    def submit(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
+        """Submit a person's answer, which arrived through a channel, the program or the inbox.
 
         May be called from any thread. The request stays pending if the answer is refused, or if the
         answer is a vote and more votes are needed.
@@ -170,8 +177,7 @@ class PendingRequests:
             # Removed at once, so that a second answer fails.
             del self._waiting[request_id]
             self._outcomes[request_id] = "answered"
-        # The answer may come from any thread, and the future belongs to the agent's loop.
-        pending.answer.get_loop().call_soon_threadsafe(_set_result, pending.answer, answer)
+        _set_from_any_thread(pending.pending_answer, answer)
 
 
 def _check_answer(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
@@ -180,9 +186,14 @@ def _check_answer(request: ApprovalRequest, answer: Answer, digest: str | None) 
     check_fits(request, checked_decision(answer.decision))
 
 
-def _set_result(future: asyncio.Future[Answer], answer: Answer) -> None:
-    if not future.done():
-        future.set_result(answer)
+def _set_from_any_thread(pending_answer: asyncio.Future[Answer], answer: Answer) -> None:
+    """Set the answer on the event loop of the future, unless the wait for it was cancelled."""
+
+    def set_answer() -> None:
+        if not pending_answer.done():
+            pending_answer.set_result(answer)
+
+    pending_answer.get_loop().call_soon_threadsafe(set_answer)
 
 
 def _not_pending_error(request_id: str, outcome: str | None) -> UnknownRequestError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from delf.protocols.approval import ApprovalRequest, Rejected
 from delf_engine.approvals.asking import UNANSWERABLE, Asking
 from delf_engine.approvals.decision import Answer
-from delf_engine.approvals.journaled_request import JournaledRequest
 from delf_engine.approvals.judges import Case, Ruling
+from delf_engine.approvals.recorder import RequestRecorder
 from delf_engine.approvals.remembered import RememberedDecisions
 from delf_engine.approvals.shared import Approvals
 from delf_engine.journal.log import TaskLog
@@ -61,15 +62,15 @@ class PeopleJudge:
         """
         if ruling.answer is not None and not ruling.needs_journal:
             return ruling
-        answer_of_policy = ruling.answer or self._answer_without_people(case)
         request = self._request_of(case, ruling)
-        record = JournaledRequest(case, request, self._log, self._decisions)
-        if answer_of_policy is None:
-            answer = await self._ask_people(case, request, record)
+        recorder = RequestRecorder(case, request, self._log, self._decisions)
+        answer = ruling.answer or self._answer_without_people(case)
+        if answer is None:
+            answer = await self._ask_people(case, request, recorder)
         else:
-            async with record.closed_on_cancellation():
-                await record.announce(by_policy=True)
-            answer = await record.close(answer_of_policy)
+            async with recorder.closed_on_cancellation():
+                await recorder.record_request(by_policy=True)
+            answer = await recorder.record_answer(answer)
         return replace(ruling, answer=answer)
 
     def _answer_without_people(self, case: Case) -> Answer | None:
@@ -83,21 +84,21 @@ class PeopleJudge:
         return None
 
     async def _ask_people(
-        self, case: Case, request: ApprovalRequest, record: JournaledRequest
+        self, case: Case, request: ApprovalRequest, recorder: RequestRecorder
     ) -> Answer:
         """Ask people about a request; journal the request and return the recorded answer."""
         asking = Asking(self._approvals, self._task, self._log, request)
+        announce = partial(recorder.record_request, by_policy=False)
+        was_asked_before = case.request_event is not None
         # While a person decides, the task's time stops and other tasks may use its permit.
         with self._clock.paused():
             async with self._watched_inbox(), self._permit.released():
-                async with record.closed_on_cancellation():
-                    # Not awaited here: answer() first gets ready to accept answers, because a
-                    # person may answer as soon as the request is announced.
-                    announcing = record.announce(by_policy=False)
-                    was_asked_before = case.request_event is not None
-                    answer = await asking.answer(announcing, was_asked_before=was_asked_before)
+                async with recorder.closed_on_cancellation():
+                    answer = await asking.wait_for_answer(
+                        announce, was_asked_before=was_asked_before
+                    )
                 # Recorded before the permit is acquired again, which may take long.
-                return await record.close(answer)
+                return await recorder.record_answer(answer)
 
     def _request_of(self, case: Case, ruling: Ruling) -> ApprovalRequest:
         """Return the request to show to people.

@@ -149,7 +149,7 @@ class TaskApprovals:
             request_event=request_event,
             decision_event=decision_event,
         )
-        answer = await self._judge(case)
+        answer = await self._answer_to(case)
         if isinstance(answer.decision, Approved):
             self._plan.approve(attempt, actions)
         return answer
@@ -182,43 +182,42 @@ class TaskApprovals:
         *,
         recorded_call: RecordedCall | None = None,
         outcome_unknown: bool = False,
-        has_changed_since_request: bool = False,
     ) -> Answer:
         """Decide whether a call may be made.
 
-        A decision that the journal has recorded for the call is final. Otherwise the judges decide:
-        the approval mode, remembered decisions, the checks of data flows, team rules, and people.
+        An earlier decision of the task about the same call or question counts first, such as the
+        recorded decision of a resumed task. Without it, the judges decide: the approval mode, the
+        approved script, remembered decisions, the checks of data flows, team rules, and people.
 
         Args:
             call: The call.
-            verdict: The verdict of the connection.
+            verdict: What the checks of the call say; None for a question of a script.
             recorded_call: The same call in the journal, if the task is resumed. The recorded
-                decision and request are reused, unless the call is shown differently now.
+                decision and request count, unless the call would be shown differently now.
             outcome_unknown: Whether the call was begun before, so that approving repeats the call.
-            has_changed_since_request: Whether a person was asked about this call before, and the
-                effect of the call has changed since then.
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
             make_request=self._request_for_call,
-            has_changed_since_request=has_changed_since_request,
             call=call,
             verdict=verdict,
             outcome_unknown=outcome_unknown,
-            request_was_closed=recorded_call is not None and recorded_call.request_has_lapsed,
+            request_has_lapsed=recorded_call is not None and recorded_call.request_has_lapsed,
         )
         if recorded_call is not None:
             case = await self._with_record(case, recorded_call)
-        return await self._judge(case)
+        return await self._answer_to(case)
 
-    async def _judge(self, case: Case) -> Answer:
+    async def _answer_to(self, case: Case) -> Answer:
         """Return the answer to a case, from earlier decisions of the task or from the judges."""
-        ruling = Ruling(answer=self._earlier_answer(case))
-        if ruling.answer is None:
-            # Only people, asked by the last judge, answer a script's question.
-            judges = self.judges[-1:] if case.is_question else self.judges
-            for judge in judges:
-                ruling = await judge(case, ruling)
+        earlier_answer = self._earlier_answer(case)
+        if earlier_answer is not None:
+            return earlier_answer
+        # Only people, asked by the last judge, answer a script's question.
+        judges = self.judges[-1:] if case.is_question else self.judges
+        ruling = Ruling()
+        for judge in judges:
+            ruling = await judge(case, ruling)
         if ruling.remembered is not None:
             await self._record_remembered(case, ruling.remembered)
         assert ruling.answer is not None  # noqa: S101 - the last judge always sets an answer
@@ -266,8 +265,8 @@ class TaskApprovals:
         """Return a case with the recorded request and decision about its call, if these apply.
 
         The record applies if the call, with its preview and its rule, is still as it was when
-        requested. Otherwise a pending request is closed, and the returned case says that the call
-        has changed. A decision that permits no call, such as a rejection, applies in any case.
+        requested. Otherwise a pending request is closed, and the call is marked as changed. A
+        decision that permits no call, such as a rejection, applies in any case.
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
@@ -277,13 +276,15 @@ class TaskApprovals:
         if request_event is None or _is_policy_pending(request_event, decision_event):
             return case
         change = self._what_changed(case, request_event)
-        decision = None if decision_event is None else decision_event.decision
-        permits_no_call = decision not in (None, "approved", "edited")
+        kind = None if decision_event is None else decision_event.decision
+        permits_no_call = kind not in (None, "approved", "edited")
         if change is None or permits_no_call:
             return replace(case, request_event=request_event, decision_event=decision_event)
-        if decision is None:  # people still see the request: close it
+        if kind is None:  # people still see the request: close it
             await self._void(request_event, change)
-        return replace(case, has_changed_since_request=True)
+        assert case.call is not None  # noqa: S101 - only a call has a recorded call
+        case.call.has_changed_since_request = True
+        return case
 
     def _what_changed(self, case: Case, request_event: ApprovalRequested) -> str | None:
         """Return how a call differs from its recorded request; None if they are equal."""
@@ -409,7 +410,7 @@ class TaskApprovals:
             reason=reason,
             outcome_unknown=case.outcome_unknown,
             returns=_result_type(bound_action) if case.outcome_unknown else None,
-            changed=case.has_changed_since_request,
+            changed=call.has_changed_since_request,
             is_question=case.is_question,
             fit=validate_edited_arguments,
             line=call.line,

@@ -23,7 +23,7 @@ class Approvals:
     Args:
         config: The agent's approval mode, rules, data flow rules and timeouts.
         channels: The channels to ask, in order.
-        pending: The pending requests.
+        pending_requests: The pending requests.
         inbox: The inbox for answers of other processes.
         journal: The journal with lasting decisions.
         project: The folder of the project; a lasting decision holds for one project.
@@ -31,7 +31,7 @@ class Approvals:
 
     config: AgentConfig
     channels: tuple[NamedChannel, ...]
-    pending: PendingRequests
+    pending_requests: PendingRequests
     inbox: Inbox | None = None
     journal: Journal | None = None
     project: str = ""

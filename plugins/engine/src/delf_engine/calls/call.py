@@ -38,6 +38,8 @@ class Call:
         files: A mapping from name to content of the task's files that the call has read so far. A
             file is read once, so that the call uses the content that a person approved.
         edited: The names of the arguments that people edited.
+        has_changed_since_request: Whether the call differs from what a person was asked about; the
+            next request says so.
         unreadable_names: Texts in the arguments that named no readable file when a person was asked
             about the call. The call cannot read files of these names.
     """
@@ -57,6 +59,7 @@ class Call:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     unreadable_names: set[str] = field(default_factory=set[str])
     edited: set[str] = field(default_factory=set[str])
+    has_changed_since_request: bool = False
 
     @property
     def files_digest(self) -> str | None:

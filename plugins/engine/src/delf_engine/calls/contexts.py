@@ -233,6 +233,8 @@ def _consent_call(
         digest=call_digest(title, {"question": question, "arguments": arguments}),
         blocks_script=False,
         line=None,
+        edited=set(),
+        has_changed_since_request=False,
     )
 
 

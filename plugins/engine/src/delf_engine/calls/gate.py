@@ -1,20 +1,27 @@
 """The gate: the one path of every call on the host.
 
-known → allowed → arguments valid → checked → approval → call → record
+known → allowed → arguments valid → not recorded before → checked → approved → start recorded → made
 
-The way of a call that needs a person, with the names that hold on all of it:
+A call that people decide goes this way:
 
-1. The gate checks the ``call`` (``checks.py``). ``CallReviews.ask`` (``reviews.py``) gives the call
-   and the ``verdict`` of its check to ``TaskApprovals.decide`` (``policy.py``).
-2. ``decide`` makes a ``case`` of them, and passes the case to one judge after the other
-   (``judges.py``). A judge sets the ``answer`` of the case, or removes the answer of another judge.
-3. The last judge, ``PeopleJudge`` (``people.py``), takes the ``request`` that people see from the
-   case, completes and records it, and opens it among the ``pending`` requests (``pending.py``).
-4. Every source gives its ``answer`` to ``PendingRequests.answer``: a channel, the program, the
-   journal's inbox and the votes of a team (``ballot.py``). An answer is a ``decision`` and its
-   author. The first valid answer wakes ``Asking.answer``; ``PeopleJudge`` records that answer.
-5. ``decide`` returns the answer of the case. ``CallReviews.ask`` checks the call once more, and
-   asks again if its effect has changed; an edited call is validated like a new one.
+1. ``CallReviews.ask`` (``reviews.py``) reads the files that the ``call`` sends. It gives the call
+   and the ``verdict`` of its checks (``checks.py``) to ``TaskApprovals.decide`` (``policy.py``).
+2. ``decide`` makes a ``case`` of them. If the task has no earlier answer to the case, the case
+   passes one judge after the other (``judges.py``). Each judge returns a ``ruling``, whose
+   ``answer`` is None as long as people have to decide.
+3. The last judge, ``PeopleJudge`` (``people.py``), completes the ``request`` that people see.
+   ``Asking`` (``asking.py``) opens the request among the pending requests (``pending.py``), has it
+   recorded (``recorder.py``), and asks the channels in order (``channels.py``).
+4. A channel returns a ``decision``; an ``answer`` is a decision with its author. Answers of
+   channels, of the program and of other processes (``inbox.py``) are submitted to the pending
+   requests, which apply the team's rule (``ballot.py``). Sufficient votes, a timeout, and the lack
+   of anybody who can answer settle a request, too. The first answer is the ``pending_answer`` for
+   which ``Asking`` waits.
+5. The recorder records the answer as it takes effect, and ``decide`` returns that answer.
+6. ``CallReviews.ask`` applies an edit. It checks the call once more if the call was edited, or if
+   the person has seen a preview, and asks again if the effect has changed.
+
+Questions of scripts, and a tool's requests for consent, are given to ``decide`` without a review.
 """
 
 from __future__ import annotations
@@ -48,7 +55,7 @@ from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.making import CallMaker, describe_failure
 from delf_engine.calls.records import CallRecords
 from delf_engine.calls.results import Results
-from delf_engine.calls.reviews import CallReviews, restore_edited_arguments
+from delf_engine.calls.reviews import CallReviews, reapply_edits, restore_edited_arguments
 from delf_engine.calls.threads import ToolThreads
 from delf_engine.journal.recording import RecordedCall
 from delf_engine.task_run import TaskRun
@@ -183,7 +190,7 @@ class Gate:
         while self._call_tasks:
             await asyncio.wait({*self._call_tasks}, return_when=asyncio.FIRST_COMPLETED)
 
-    async def call(self, request: CallRequest) -> CallAnswer:
+    async def call(self, script_request: CallRequest) -> CallAnswer:
         """Make a call of a script if it is allowed and approved; return the answer for the script.
 
         Raises:
@@ -197,7 +204,7 @@ class Gate:
         assert task is not None  # noqa: S101 - asynchronous code runs in asyncio tasks only
         self._call_tasks.add(task)
         try:
-            answer = await self._validate_and_make(request)
+            answer = await self._validate_and_make(script_request)
         except TaskLeftError:
             # This process stops working on the task without recording the end of the call. A
             # resumed task could not replay a call that comes after this one.
@@ -205,54 +212,56 @@ class Gate:
             raise
         finally:
             self._call_tasks.discard(task)
-        is_final_answer = request.connection == ANSWER and not request.method
+        is_final_answer = script_request.connection == ANSWER and not script_request.method
         if is_final_answer and isinstance(answer, Returned):
             self.answer = answer
         return answer
 
-    async def _validate_and_make(self, request: CallRequest) -> CallAnswer:
+    async def _validate_and_make(self, script_request: CallRequest) -> CallAnswer:
         """Validate and make a call; answer the script with a refusal if the call is invalid."""
         # Taken before anything is awaited, so that numbers follow the order in which calls came.
         number = next(self._numbers)
         if self._is_closed:
             return self._answer_after_close()
         try:
-            bound_action = self._tools.find(request.connection, request.method)
+            bound_action = self._tools.find(script_request.connection, script_request.method)
         except ToolRefusedError as error:
-            return await self._refuse_invalid(number, request, "ToolNotAllowed", error)
+            return await self._refuse_invalid(number, script_request, "ToolNotAllowed", error)
         try:
-            call = await self._validate(number, bound_action, request)
+            call = await self._validate(number, bound_action, script_request)
         except ToolRefusedError as error:
-            desc = request.kwargs.get("desc")
-            return await self._refuse_invalid(number, request, "ToolArgumentError", error, desc)
-        return await self._make_under_guard(call, request)
+            desc = script_request.kwargs.get("desc")
+            return await self._refuse_invalid(
+                number, script_request, "ToolArgumentError", error, desc
+            )
+        return await self._make_under_guard(call, script_request)
 
-    async def _validate(self, number: int, bound: BoundAction, request: CallRequest) -> Call:
+    async def _validate(self, number: int, bound: BoundAction, script_request: CallRequest) -> Call:
         """Validate the arguments of a script's call, and return the call.
 
         Raises:
             ToolRefusedError: If the arguments do not fit the action.
         """
-        arguments, description = bound.bind(request.args, request.kwargs)
+        arguments, description = bound.bind(script_request.args, script_request.kwargs)
         validate = functools.partial(Call.validated, number, bound, arguments, description)
         # The validation of a large value would block the event loop, so run it in a thread.
         call = await asyncio.to_thread(validate) if is_large(arguments) else validate()
-        call.blocks_script = request.alone
-        call.line = request.line
+        call.blocks_script = script_request.alone
+        call.line = script_request.line
         return call
 
-    async def _make_under_guard(self, call: Call, request: CallRequest) -> CallAnswer:
+    async def _make_under_guard(self, call: Call, script_request: CallRequest) -> CallAnswer:
         """Make a valid call, unless the strategy's guard answers the call itself."""
         guard = self._checks.guard
         if guard is None:
-            return await self._make_or_replay(call, request)
+            return await self._make_or_replay(call, script_request)
         script_call = call.script_call
         early_answer = guard.before_call(script_call)
         if early_answer is not None:
             return early_answer
-        return guard.after_call(script_call, await self._make_or_replay(call, request))
+        return guard.after_call(script_call, await self._make_or_replay(call, script_request))
 
-    async def _make_or_replay(self, call: Call, request: CallRequest) -> CallAnswer:
+    async def _make_or_replay(self, call: Call, script_request: CallRequest) -> CallAnswer:
         """Make a call if allowed; if a replay has the call's recorded answer, return the answer."""
         recorded_call = None
         if self._replay.active:
@@ -262,7 +271,7 @@ class Gate:
         if recorded_call is not None and recorded_call.finished is not None:
             return self._replay_answer(recorded_call)
         # From now on, abandon() can find the call.
-        self._records.register(request.call_id, call)
+        self._records.register(script_request.call_id, call)
         was_asked_whether_to_repeat = False
         if recorded_call is not None:
             # The earlier process died before the call ended, perhaps even before the call started.
@@ -347,6 +356,8 @@ class Gate:
         If the call starts child tasks, the caller has already reserved a place for a child, and
         releases the place afterwards.
         """
+        # The check has to see the call as a person edited it before the task was resumed.
+        reapply_edits(call, recorded_call)
         verdict = await self._checks.verdict(call)
         if isinstance(verdict, Refused):
             return await self._refuse_validated(call, _refusal_message(call, verdict.message))
@@ -448,15 +459,16 @@ class Gate:
         self, call: Call, recorded_call: RecordedCall | None
     ) -> CallAnswer:
         """Ask a person whether to repeat a call of this task with an unknown outcome."""
+        digest_before_edit = call.digest  # an edit changes call.digest
+        reapply_edits(call, recorded_call)
         verdict = await self._checks.verdict(call)
         if isinstance(verdict, Refused):
             return await self._refuse_validated(call, _refusal_message(call, verdict.message))
-        digest_before_edit = call.digest  # an edit by the person changes call.digest
         reason = "the same call was made before, and its answer was lost: it may have been done"
         if recorded_call is not None:  # close the request that only asked whether to make the call
             await self._approvals.close(recorded_call, reason)
-        approval = verdict.with_reason_to_ask(reason)
-        answer = await self._reviews.ask(call, recorded_call, approval, outcome_unknown=True)
+        verdict = verdict.with_reason_to_ask(reason)
+        answer = await self._reviews.ask(call, recorded_call, verdict, outcome_unknown=True)
         match answer.decision:
             case AlreadyDone(result=result):
                 # The outcome is known now, so an identical later call needs no such question.
@@ -491,13 +503,17 @@ class Gate:
     async def _refuse_invalid(
         self,
         number: int,
-        request: CallRequest,
+        script_request: CallRequest,
         kind: str,
         error: ToolRefusedError,
         desc: Any = None,
     ) -> Raised:
         """Refuse an invalid or unknown call: record the refusal, and return the script's error."""
-        name = f"{request.connection}.{request.method}" if request.method else request.connection
+        name = (
+            f"{script_request.connection}.{script_request.method}"
+            if script_request.method
+            else script_request.connection
+        )
         message = self._redactor.redact_text(describe_failure(error))[:_MAX_MESSAGE_LENGTH]
         if desc is not None:
             desc = self._redactor.redact_text(str(desc))[:_MAX_MESSAGE_LENGTH]
@@ -510,7 +526,7 @@ class Gate:
             error=message,
             description=desc,
             raised=kind,
-            line=request.line,
+            line=script_request.line,
         )
         return Raised(kind, message)
 

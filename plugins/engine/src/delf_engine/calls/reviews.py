@@ -65,15 +65,9 @@ class CallReviews:
             The answer. Its decision is never ``Edited``; the decision is ``RefusedByCheck`` if the
             check refuses an approved call.
         """
-        # Whether the call has changed since the previous request; the next request says so.
-        has_changed = _reapply_edits_of_unstarted_call(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
             answer = await self._ask_once(
-                call,
-                recorded_call,
-                verdict,
-                outcome_unknown=outcome_unknown,
-                has_changed=has_changed,
+                call, recorded_call, verdict, outcome_unknown=outcome_unknown
             )
             if not _needs_second_check(answer, verdict):
                 return answer
@@ -92,7 +86,7 @@ class CallReviews:
             # Ask again, about the call as it is now.
             verdict = verdict_now
             recorded_call = None  # its decision has been used
-            has_changed = True
+            call.has_changed_since_request = True
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
 
     async def _ask_once(
@@ -102,7 +96,6 @@ class CallReviews:
         verdict: Allowed | NeedsApproval,
         *,
         outcome_unknown: bool,
-        has_changed: bool,
     ) -> Answer:
         """Ask people about a call as it is now.
 
@@ -117,7 +110,6 @@ class CallReviews:
                 verdict,
                 recorded_call=recorded_call,
                 outcome_unknown=outcome_unknown,
-                has_changed_since_request=has_changed,
             )
         except asyncio.CancelledError:
             await self._records.cancel(call, "cancelled before it was decided")
@@ -145,18 +137,15 @@ def restore_edited_arguments(call: Call, recorded_call: RecordedCall) -> str | N
     return misfit
 
 
-def _reapply_edits_of_unstarted_call(call: Call, recorded_call: RecordedCall | None) -> bool:
+def reapply_edits(call: Call, recorded_call: RecordedCall | None) -> None:
     """Apply the recorded edits to a call that no earlier process started.
 
     If an edit does not fit the action any more, all edits are dropped, and the person is asked
     about the script's arguments.
-
-    Returns:
-        Whether any edit was applied.
     """
     # The start event of a started call has the edited arguments.
     if recorded_call is None or recorded_call.started is not None:
-        return False
+        return
     original_arguments = call.arguments
     for request_event, decision_event in recorded_call.edits:
         recorded_edit = Edited(arguments=decision_event.arguments or {})
@@ -169,8 +158,8 @@ def _reapply_edits_of_unstarted_call(call: Call, recorded_call: RecordedCall | N
         except ToolRefusedError:
             # Undo the earlier edits, too: nobody has seen the call with only these.
             call.edit(original_arguments)
-            return False
-    return bool(recorded_call.edits)
+            return
+    call.has_changed_since_request = bool(recorded_call.edits)
 
 
 def _needs_second_check(answer: Answer, verdict: Allowed | NeedsApproval) -> bool:
@@ -183,17 +172,17 @@ def _needs_second_check(answer: Answer, verdict: Allowed | NeedsApproval) -> boo
 
 
 def _is_still_approved(
-    answer: Answer, shown: Allowed | NeedsApproval, now: Allowed | NeedsApproval
+    answer: Answer, verdict: Allowed | NeedsApproval, verdict_now: Allowed | NeedsApproval
 ) -> bool:
     """Return whether an approval still covers a call that was checked again after the answer.
 
     Args:
         answer: The answer, which approved or edited the call.
-        shown: The verdict of the check before the question, with the preview that the person saw.
-        now: The verdict of the check after the answer.
+        verdict: The verdict of the check before the question, with the preview that the person saw.
+        verdict_now: The verdict of the check after the answer.
     """
-    is_basis_same = now.basis == shown.basis  # the state from which the preview was made
-    is_preview_same = now.digest == shown.digest
+    is_basis_same = verdict_now.basis == verdict.basis  # the state from which the preview was made
+    is_preview_same = verdict_now.digest == verdict.digest
     # A person who edits the arguments knows that the preview changes.
     is_preview_approved = is_preview_same or isinstance(answer.decision, Edited)
     return is_basis_same and is_preview_approved and not answer.needs_other_approver

@@ -1,4 +1,4 @@
-"""A request in the journal of its task: the request itself, and the answer in effect."""
+"""``RequestRecorder``: records a request, and the answer that takes effect, in the journal."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from delf_engine.approvals.remembered import RememberedDecisions, is_lasting_ref
 from delf_engine.journal.log import TaskLog
 
 
-class JournaledRequest:
-    """A request in the journal of its task; records the request and its answer.
+class RequestRecorder:
+    """Records a request and its answer in the journal of the task.
 
     Args:
         case: The case that the request is about.
@@ -52,10 +52,10 @@ class JournaledRequest:
             yield
         except asyncio.CancelledError:
             is_abandoned = self._case.call is not None and self._case.call.abandoned
-            await self.close(unanswered(abandoned=is_abandoned))
+            await self.record_answer(unanswered(abandoned=is_abandoned))
             raise
 
-    async def announce(self, *, by_policy: bool) -> None:
+    async def record_request(self, *, by_policy: bool) -> None:
         """Record the request, so that observers and other processes see the request as pending.
 
         If a resumed task finds its request in the journal, still pending, the request is only shown
@@ -65,12 +65,12 @@ class JournaledRequest:
             by_policy: Whether a judge has decided already, so that no person is asked.
         """
         # If the sandbox died meanwhile, the recorded request was closed. A new record reopens it.
-        if self._case.request_event is not None and not self._case.request_was_closed:
+        if self._case.request_event is not None and not self._case.request_has_lapsed:
             self._log.notify_listeners(self._case.request_event)
             return
         await self._log.record(ApprovalRequested, **content_of(self._request), by_policy=by_policy)
 
-    async def close(self, answer: Answer) -> Answer:
+    async def record_answer(self, answer: Answer) -> Answer:
         """Record the answer to the request, and return a copy with the decision that takes effect.
 
         This decision may differ from the given one, as :meth:`_in_effect` describes. The decision
@@ -78,14 +78,14 @@ class JournaledRequest:
         """
         request = self._request
         decision = with_secrets(self._in_effect(answer), request, self._case.arguments)
-        final_answer = replace(
+        answer_in_effect = replace(
             answer,
             decision=decision,
             needs_other_approver=needs_other_approver(request, decision),
         )
-        await self._record(final_answer)
-        self._remember(final_answer)
-        return final_answer
+        await self._record(answer_in_effect)
+        self._remember(answer_in_effect)
+        return answer_in_effect
 
     async def _record(self, answer: Answer) -> None:
         decision = answer.decision
