@@ -191,7 +191,7 @@ class TaskApprovals:
 
         Args:
             call: The call.
-            verdict: What the checks of the call say; None for a question of a script.
+            verdict: The verdict of the checks of the call; None for a question of a script.
             recorded_call: The same call in the journal, if the task is resumed. The recorded
                 decision and request count, unless the call would be shown differently now.
             outcome_unknown: Whether the call was begun before, so that approving repeats the call.

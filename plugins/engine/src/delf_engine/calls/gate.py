@@ -509,11 +509,9 @@ class Gate:
         desc: Any = None,
     ) -> Raised:
         """Refuse an invalid or unknown call: record the refusal, and return the script's error."""
-        name = (
-            f"{script_request.connection}.{script_request.method}"
-            if script_request.method
-            else script_request.connection
-        )
+        name = script_request.connection
+        if script_request.method:
+            name = f"{name}.{script_request.method}"
         message = self._redactor.redact_text(describe_failure(error))[:_MAX_MESSAGE_LENGTH]
         if desc is not None:
             desc = self._redactor.redact_text(str(desc))[:_MAX_MESSAGE_LENGTH]
