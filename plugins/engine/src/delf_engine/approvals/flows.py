@@ -531,9 +531,9 @@ def _is_flow_allowed(flow: tuple[str, str], rule: str) -> bool:
 
 
 def _rank(origin: Origin) -> int:
-    """Return the rank of an origin: a reason is about the value whose origin has the lowest rank.
+    """Return 0 for untrusted data, 2 for the task's own words, and 1 for any other origin.
 
-    Untrusted data has the lowest rank, and the task's own words have the highest rank.
+    The reason that a person reads is about the value of the lowest rank.
     """
     if origin.is_from_untrusted_data:
         return 0

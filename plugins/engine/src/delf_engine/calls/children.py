@@ -94,9 +94,11 @@ class ChildTasks:
         self._running: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
         # The number of children that the parent has started, including those before a resume.
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
-        # The numbers of the calls that may start a child task and have not started it yet.
-        self._calls_with_place: set[int] = set()
-        # The concurrent calls that wait in reserve() for their places. None if no call waits.
+        # The calls, by number, that have reserved one of the remaining children by reserve(), and
+        # have not started this child yet.
+        self._reserving_calls: set[int] = set()
+        # The concurrent calls that wait in reserve() for a decision on all of them; None if no call
+        # waits.
         self._batch: _Batch | None = None
         # True if the parent will be resumed. Then no end is recorded for a cancelled child.
         self._will_be_resumed = False
@@ -115,7 +117,7 @@ class ChildTasks:
         return max(0, self._run.config.max_children - self._count)
 
     async def reserve(self, call: Call) -> str | None:
-        """Keep a place for the child task that a call may start.
+        """Reserve one of the parent's remaining child tasks for a call that may start a child.
 
         Concurrent calls form a batch. If the batch exceeds the limit, all of its calls are refused
         before any of them starts.
@@ -137,7 +139,7 @@ class ChildTasks:
             if not call.blocks_script:  # a blocked script makes no further calls
                 await _wait_for_further_calls(batch)
         except asyncio.CancelledError:
-            batch.call_numbers.discard(call.number)  # the call needs no place any more
+            batch.call_numbers.discard(call.number)  # the call needs no child any more
             raise
         finally:
             # Even if this call was cancelled, the other calls of the batch wait for the decision.
@@ -146,14 +148,14 @@ class ChildTasks:
         return batch.problem
 
     def _decide_batch(self, batch: _Batch) -> None:
-        """Keep a place for a child task for each call of a batch.
+        """Reserve one child task for each call of a batch.
 
-        If the task may not start so many more children, keep no place, and set ``batch.problem``.
+        If the task may not start so many more children, reserve none, and set ``batch.problem``.
         """
         call_count = len(batch.call_numbers)
-        remaining = self.remaining - len(self._calls_with_place)
+        remaining = self.remaining - len(self._reserving_calls)
         if call_count <= remaining:
-            self._calls_with_place |= batch.call_numbers
+            self._reserving_calls |= batch.call_numbers
         elif call_count == 1:
             batch.problem = self._limit_message()
         else:
@@ -165,11 +167,10 @@ class ChildTasks:
         batch.is_decided.set()
 
     def release(self, call: Call) -> None:
-        """Release the place that :meth:`reserve` has kept for a call's child task, if any."""
-        self._calls_with_place.discard(call.number)
+        """Give back the child task that :meth:`reserve` has reserved for a call, if any."""
+        self._reserving_calls.discard(call.number)
         if self._batch is not None:
-            # The call may have been cancelled in reserve(), before it got a place: then leave the
-            # batch.
+            # The call may have been cancelled while it waited with its batch in reserve().
             self._batch.call_numbers.discard(call.number)
 
     def recorded_children(self, call_id: int) -> list[ChildStarted]:
@@ -201,8 +202,8 @@ class ChildTasks:
         recorded_start = next(
             (each for each in recorded_starts if each.task == recorded_text), None
         )
-        # The child no longer needs its place: it is counted now, or was counted at its first start.
-        self._calls_with_place.discard(call.number)
+        # The reservation is used: the child is counted now, or was counted at its first start.
+        self._reserving_calls.discard(call.number)
         if recorded_start is None:
             self._count_child()
         else:

@@ -126,7 +126,7 @@ class Gate:
             guard.begin()
 
     def end_script(self) -> None:
-        """End a script, and stop rejecting calls if a person requested changes of the script."""
+        """End a script; calls are no longer rejected because a person wants another script."""
         self._runs_script = False
         self._rejects_calls = False
 
@@ -332,10 +332,10 @@ class Gate:
     async def _approve_and_make_with_child(
         self, call: Call, recorded_call: RecordedCall | None
     ) -> CallAnswer:
-        """Reserve a place for a child task, then ask for approval and make the call.
+        """Reserve one of the task's remaining children, then ask for approval and make the call.
 
-        Without a free place, the call is refused, and no person is asked to approve it in vain. A
-        call that continues its earlier child task needs no place.
+        If no child remains, the call is refused, and no person is asked to approve it in vain. A
+        call that continues its earlier child task needs no reservation.
         """
         children = self._contexts.children
         has_child = call.was_begun_before and bool(children.recorded_children(call.number))
@@ -353,8 +353,8 @@ class Gate:
     async def _approve_and_make(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
         """Check a call, ask for approval if needed, and make the call if approved.
 
-        If the call starts child tasks, the caller has already reserved a place for a child, and
-        releases the place afterwards.
+        If the call starts a child task, the caller has reserved the child already, and gives an
+        unused reservation back afterwards.
         """
         # The check has to see the call as a person edited it before the task was resumed.
         reapply_edits(call, recorded_call)
