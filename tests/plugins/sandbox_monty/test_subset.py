@@ -49,6 +49,11 @@ MISSING = {
         "this loop has none: write a loop without a generator",
         3,
     ),
+    "a generator that returns only after a loop without an end": (
+        "def ids():\n    while True:\n        yield 1\n    else:\n        return",
+        "this loop has none: write a loop without a generator",
+        2,
+    ),
     "a generator whose inner function returns": (
         "def ids():\n    while True:\n        def one():\n            return 1\n        yield one()",
         "this loop has none: write a loop without a generator",

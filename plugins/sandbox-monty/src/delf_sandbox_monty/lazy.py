@@ -155,7 +155,8 @@ def _is_endless(node: ast.AST) -> bool:
     """Return True for a ``while True`` loop that nothing ends."""
     match node:
         case ast.While(test=ast.Constant(value=value), body=body) if value:
-            parts = _own_nodes(node)
+            # The ``else`` of such a loop never runs.
+            parts = _own_nodes(ast.Module(body=body, type_ignores=[]))
             leaves_function = any(isinstance(part, (ast.Return, ast.Raise)) for part in parts)
             return not leaves_function and not _has_own_break(body)
         case _:
