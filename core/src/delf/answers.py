@@ -383,9 +383,9 @@ def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text.
 
     Args:
-        reply: The truncated reply, or a continuation that does not fit the truncated answer. A
-            continuation has no ``broken_by``; its error says that the answer broke off.
+        reply: The truncated reply, or a continuation of this reply that cannot be joined to it.
     """
+    # The continuation is a complete reply, without ``broken_by``, but the answer broke off.
     cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens
     limit = f" ({reply.max_tokens:,} tokens)" if has_limit else ""

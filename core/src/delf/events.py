@@ -1113,7 +1113,7 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 
 def size_of(event: Event) -> int:
     """Estimate the bytes of memory that an event takes; counting stops at 64 MB."""
-    size = _EVENT_BYTES  # for the fields that are not counted below
+    size = _EVENT_BYTES  # for the fields that are not counted below: numbers and fixed words
     for name in _TEXTS[type(event)]:
         value = getattr(event, name)
         if type(value) is str:

@@ -165,19 +165,19 @@ class Catalog:
         """Return the specs of a plugin, including those whose names another plugin has, too."""
         return tuple(offer.spec for offer in self._all_offers() if offer.plugin.name == plugin)
 
-    def preferred_spec(self, specs: Sequence[SpecT], purpose: str) -> SpecT:
+    def preferred_spec(self, specs: Sequence[SpecT], subject: str) -> SpecT:
         """Return the only spec; if there are several specs, the spec that the user prefers.
 
         Args:
             specs: Specs of plugins, at least one.
-            purpose: The subject of error messages, such as ``the ending csv``.
+            subject: The subject of error messages, such as ``the ending csv``.
 
         Raises:
             PluginError: If there are several specs, and the user prefers none.
         """
         specs_with_plugins = [(spec, self.owner(spec)) for spec in specs]
         plugins = [plugin for _, plugin in specs_with_plugins if plugin is not None]
-        preferred = choose(plugins, self._preferred_plugins, purpose)
+        preferred = choose(plugins, self._preferred_plugins, subject)
         return next(spec for spec, plugin in specs_with_plugins if plugin is preferred)
 
     def _chosen_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
@@ -302,13 +302,13 @@ def _special_values(kind: str) -> tuple[str, ...]:
     return ()
 
 
-def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) -> Candidate:
+def choose(plugins: Sequence[Candidate], prefer: Sequence[str], subject: str) -> Candidate:
     """Return the plugin to use for a name: the only plugin that offers it, or the preferred one.
 
     Args:
         plugins: The plugins that offer the name, at least one.
         prefer: Plugins or distributions to prefer; the first wins.
-        purpose: The subject of error messages, such as ``the name 'mail'``.
+        subject: The subject of error messages, such as ``the name 'mail'``.
 
     Raises:
         PluginError: If several plugins offer the name and none is preferred.
@@ -320,7 +320,7 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
     distributions = [plugin.distribution for plugin in plugins if plugin.distribution]
     example = distributions[-1] if distributions else plugins[-1].name
     raise PluginError(
-        f"{purpose} is given by {_names_of_plugins(plugins)}", hint=_CHOOSE.format(one=example)
+        f"{subject} is given by {_names_of_plugins(plugins)}", hint=_CHOOSE.format(one=example)
     )
 
 
@@ -378,9 +378,9 @@ def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) ->
 def _score_for_provider(spec: ModelSpec, provider: str, pattern_scores: Sequence[float]) -> float:
     """Return the score of a spec for a model whose provider the user names.
 
-    The score is infinite if the spec has this provider. Otherwise, the score is the length of the
-    longest pattern that matches the model's name, or -1 if none matches. A fallback spec gets
-    ``_FALLBACK_SCORE`` instead of any score but -1.
+    A spec fits if it has this provider, with an infinite score, or if one of its patterns matches
+    the model's name. The score is then the length of the longest such pattern. A fallback spec
+    that fits has ``_FALLBACK_SCORE``. A spec that does not fit has -1.
 
     Args:
         spec: The spec.
@@ -388,7 +388,8 @@ def _score_for_provider(spec: ModelSpec, provider: str, pattern_scores: Sequence
         pattern_scores: The lengths of the patterns in ``spec.serves`` that match the model's name.
     """
     has_provider = Providers(spec.providers).by_name(provider) is not None
-    if not has_provider and not pattern_scores:
+    fits = has_provider or bool(pattern_scores)
+    if not fits:
         return -1
     if spec.fallback:
         return _FALLBACK_SCORE

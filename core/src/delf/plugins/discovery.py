@@ -235,6 +235,7 @@ def _read_candidates(read_text: ReadText) -> list[Candidate]:
 def _make_candidates(
     distribution: str, headers: Mapping[str, str], points: _EntryPoints
 ) -> Iterator[Candidate]:
+    """Yield a plugin for each entry point of a distribution that names a plugin or a connection."""
     keywords = tuple(re.findall(r"[^\s,]+", headers.get("keywords", "")))
     for group in (ENTRY_POINT_GROUP, CONNECTIONS_GROUP):
         for name, target in points.get(group, ()):

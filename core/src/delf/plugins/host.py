@@ -61,7 +61,8 @@ class PluginHost:
         # Reentrant, because a plugin may use this host while the plugin is imported.
         self._lock = threading.RLock()
         self._catalog: Catalog | None = None
-        self._resolved: dict[str, Any] = {}  # by factory; some specs are unhashable
+        # The imported factories, by their names in specs, as ``module:attribute``.
+        self._resolved: dict[str, Any] = {}
 
     @classmethod
     def discover(
@@ -150,17 +151,17 @@ class PluginHost:
         config = self.providers.resolve_provider(as_llm_config(model))
         return self._loaded_catalog().serving(config, self._environ)
 
-    def preferred_spec(self, specs: Sequence[SpecT], purpose: str) -> SpecT:
+    def preferred_spec(self, specs: Sequence[SpecT], subject: str) -> SpecT:
         """Return the only spec; if there are several specs, the spec that the user prefers.
 
         Args:
             specs: The specs that match, at least one.
-            purpose: The subject of error messages, such as ``model 'gpt-5'``.
+            subject: The subject of error messages, such as ``model 'gpt-5'``.
 
         Raises:
             PluginError: If there are several specs, and the user prefers none.
         """
-        return self._loaded_catalog().preferred_spec(specs, purpose)
+        return self._loaded_catalog().preferred_spec(specs, subject)
 
     def load_export(self, name: str, needed_by: str | None = None) -> Any:
         """Return the object that a plugin gives for ``from delf import NAME``.

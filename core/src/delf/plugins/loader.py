@@ -94,7 +94,7 @@ def _load_specs(
 ) -> tuple[tuple[Spec, ...], tuple[str, ...]]:
     """Import a plugin, and return its specs and warnings about its hooks.
 
-    For a class that an entry point names, nothing is imported.
+    A plugin can also be a single connection class, whose spec is made without an import.
     """
     if candidate.connection is not None:
         spec = _check_spec("delf_connections", ConnectionSpec, _spec_of_class(candidate))
@@ -102,8 +102,8 @@ def _load_specs(
     plugin = candidate.plugin
     if plugin is None:
         plugin = import_target(candidate.target)
-    callers = _register(plugin, candidate, manager)
-    return tuple(_collect(plugin, callers)), tuple(_hook_warnings(plugin))
+    implemented_hooks = _register(plugin, candidate, manager)
+    return tuple(_collect(plugin, implemented_hooks)), tuple(_hook_warnings(plugin))
 
 
 def why_not_imported(candidate: Candidate) -> tuple[State, str] | None:

@@ -287,7 +287,7 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
         argument: The path of the value in the arguments, such as ``to[0]``.
     """
     source_names = [source]
-    # A step is a key, as in ``users[key 5]``, or a name or index between dots and brackets.
+    # ``users[key 5].name`` has the steps ``users``, ``[key 5]`` and ``name``.
     for step in re.findall(r"\[key \d+\]|[^.\[\]]+", path):
         if step.startswith("["):  # the key itself is the value: users[key 5] is in users.keys()
             source_names.append("keys()")

@@ -102,9 +102,10 @@ class TaskRecord:
         values: dict[str, Any] = {"task_id": event.task_id, "task": "", "started_at": event.at}
         if isinstance(event, (TaskQueued, TaskStarted)):
             values |= {name: getattr(event, name) for name in _shared_names(cls, type(event))}
-            for name, keys in fields_of_setup().items():
-                value = next((event.setup[key] for key in keys if key in event.setup), None)
-                if isinstance(value, str):  # a program may keep anything in the setup
+            for name, setup_keys in fields_of_setup().items():
+                # Of the keys for this field, the first that the task's setup has counts.
+                value = next((event.setup[key] for key in setup_keys if key in event.setup), None)
+                if isinstance(value, str):  # a program may put a value of any type into the setup
                     values[name] = value
         return values
 

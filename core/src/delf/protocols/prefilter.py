@@ -86,6 +86,7 @@ class Prefilter(Protocol):
         """Return the actions that this task needs.
 
         Raises:
-            PrefilterError: If it cannot choose; the engine then falls back to word search.
+            PrefilterError: If the prefilter cannot choose. The engine then falls back to word
+                search.
         """
         ...

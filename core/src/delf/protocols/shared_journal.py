@@ -302,14 +302,14 @@ class SharedJournal(Journal, SupportsRemembered, Protocol, metaclass=ProtocolMet
 
         Raises:
             UnknownTaskError: If no such task is known.
-            DelfError: If a live process or another agent of this process works on it.
+            DelfError: If a live process or another agent of this process works on the task.
         """
         ...
 
     # -- search and figures, by an index beside the events -------------------------------
 
     async def index(self, seconds: float) -> int:
-        """Update the search index for at most so many seconds.
+        """Update the search index for at most ``seconds``.
 
         Returns:
             Number of events that are still not indexed.

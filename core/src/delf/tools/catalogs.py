@@ -62,9 +62,10 @@ def scored_matches(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[
 def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
     """Score actions by how well they match a task and its steps.
 
-    The best action for the task, or for a step, has the relative score 1. The score of an action is
-    the mean of two relative scores, for the task and for the step that the action matches best,
-    multiplied by the best score for the task. All scores are low if no action fits the task.
+    An action's score is the mean of its score for the task and its score for the step that it
+    matches best. Both are relative: the best action for the task, or for a step, has 1. The mean is
+    multiplied by the best action's absolute score for the task, so that all scores are low if no
+    action fits the task.
 
     Args:
         catalog: The actions.
@@ -84,8 +85,8 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
     scores: dict[int, float] = {}
     for position in set[int]().union(*relative_scores):
         task_score = task_scores.get(position, 0.0)
-        highest_score = max(each.get(position, 0.0) for each in relative_scores)
-        mean_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * highest_score
+        best_step_score = max(each.get(position, 0.0) for each in relative_scores)
+        mean_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * best_step_score
         scores[position] = best_task_score * mean_score
     best_first = sorted(scores, key=lambda position: (-scores[position], position))
     return {position: scores[position] for position in best_first}
@@ -142,6 +143,7 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
     word_positions: dict[str, int] = {}  # the position of each word's first occurrence
     for position, word in enumerate(words_of(step)):
         word_positions.setdefault(stem(word), position)
+    # "Add the label to the ticket" updates the ticket, the word after the preposition.
     words_after_preposition = _words_after_preposition(step)
     # Words that most actions have in their names, such as ``v1``, do not name a resource.
     shared = shared_words(entry.name for entry in catalog)

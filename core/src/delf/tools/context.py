@@ -235,7 +235,7 @@ class CallContext:
     def _call_on_loop(self, function: Callable[..., None], *args: object) -> None:
         """Call a function on the agent's event loop: at once if this code already runs there."""
         if running_loop() is self._loop:
-            # Call at once, because a caller that never awaits would end before its text is shown.
+            # Call at once: a scheduled call would wait until the caller awaits something.
             function(*args)
         else:
             self._loop.call_soon_threadsafe(function, *args)

@@ -125,8 +125,10 @@ def _section_of_field(field: re.Match[str]) -> str:
 def _section_of_underlined(section: re.Match[str]) -> str:
     """Rewrite an underlined section, whose items are not indented, as a section with a header."""
     name, body = section["name"].lower(), section["body"]
-    if name in _RETURNS:  # keep only the description, which is indented below the type
-        body = "\n".join(re.findall(r"^[ \t]+.*", body, re.MULTILINE)) or body
+    if name in _RETURNS:
+        # Keep only the description, which is indented below the type; without one, keep the type.
+        description_lines = re.findall(r"^[ \t]+.*", body, re.MULTILINE)
+        body = "\n".join(description_lines) or body
     elif name in (*_PARAMETERS, *_ATTRIBUTES):  # drop the type from a line such as ``count : int``
         body = _UNDERLINED_ITEM.sub(r"\g<name>:", body)
     return f"{name}:\n{re.sub('^', '    ', body, flags=re.MULTILINE)}\n"

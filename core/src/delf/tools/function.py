@@ -164,9 +164,9 @@ def tool(
 
 
 def _handler(value: HandleError) -> str | Callable[[Exception], str] | None:
-    """Return :attr:`Action.handle_error` for the option of ``@tool``.
+    """Return :attr:`Action.handle_error` for the option ``handle_error`` of ``@tool``.
 
-    Both booleans mean None: the script gets a ``ToolError``.
+    True, False and None all mean None: a failed call raises ``ToolError`` in the script.
     """
     if isinstance(value, bool):
         return None

@@ -235,6 +235,7 @@ class Checker:
             raise ValueError("a subschema has its own $id, which is not supported")
 
     def _subschemas(self, schema: dict[str, Any]) -> Iterator[Any]:
+        """Yield the direct subschemas for the schema's own value, then those for its children."""
         yield from _in_place_subschemas(schema, self._target)
         yield from (schema.get(name) for name in _CHILD)
         for name in _CHILD_LISTS:

@@ -157,9 +157,9 @@ def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
 def kinds_of_change(step: str) -> frozenset[str]:
     """Return the kinds of change that a step requests; empty if the step only reads.
 
-    A verb such as *create* or *delete* counts at any place of the step, as in "Set up and create a
-    ticket". A step without such a verb, such as "Mark the ticket", requests an update. A step with
-    such a verb may also request an update if it has the word *to* or *from*.
+    The kinds are *create* and *delete* if the step has such a verb at any place, as in "Set up and
+    create a ticket". The kind is *update* for a step without such a verb, such as "Mark the
+    ticket". A step with such a verb and the word *to* or *from* has the kind *update*, too.
 
     Args:
         step: Plain words.
@@ -167,11 +167,12 @@ def kinds_of_change(step: str) -> frozenset[str]:
     words = step.lower().split()
     if not words or words[0].strip(",.:;") in _READING_WORDS:
         return frozenset()
-    kind_of_first_verb = _FIRST_VERBS.get(words[0])
+    # Some words, such as "book", are verbs only at the start of a step.
+    kind_of_first_word = _FIRST_VERBS.get(words[0])
     kinds: set[str] = set()
     for kind in ("create", "delete"):
         has_verb = not _CHANGE_VERBS[kind].isdisjoint(words)
-        if has_verb or kind == kind_of_first_verb:
+        if has_verb or kind == kind_of_first_word:
             kinds.add(kind)
     # "Add the label new to the ticket" may create a label, or update a ticket.
     if not kinds or "to" in words or "from" in words:

@@ -130,7 +130,10 @@ def _with_names(text: str, records: Mapping[str, NamedRecord]) -> tuple[str, Seq
 
 @lru_cache(20_000)
 def _records_in(result_type: str) -> Sequence[str]:
-    """Return the distinct long records in a type, the longest first: short ones get no name."""
+    """Return the distinct records ``{…}`` in a type that are long enough for a name, longest first.
+
+    A record is long enough with ``_MIN_NAMED_LENGTH`` characters.
+    """
     starts: list[int] = []
     records: set[str] = set()
     for match in _BRACE.finditer(result_type):

@@ -289,7 +289,7 @@ class ArgumentValidator:
         """
         if self._model is None:
             self._model = self._make_model()
-            # _make_model() gives the fields of the model the same numbered names.
+            # The fields of the model are called p0, p1, … in _make_model(), too.
             self._field_and_parameter_names = tuple(
                 (f"p{i}", name) for i, name in enumerate(self._signature.hints)
             )

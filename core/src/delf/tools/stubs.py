@@ -298,6 +298,7 @@ def _size(
 ) -> int:
     """Return the number of characters of :func:`_lines`; stop counting above ``max_size``."""
     # Stubs with complete types take long to make: make none if their minimum size is too large.
+    # Whether the stubs also have notes makes no difference here.
     has_complete_types = limits.usual._replace(notes=0) == _COMPLETE_TYPES
     if has_complete_types:
         min_size = sum(
@@ -380,9 +381,9 @@ def _definition(record: NamedRecord, limits: StubLimits, is_mentioned: NameTest)
 
 
 def _record_notes(record: NamedRecord) -> str:
-    """Return the notes on a record.
+    """Return the notes on a record, from the tool that describes the record.
 
-    Empty if the tool has no ``full_types``: complete types need no notes.
+    A tool without ``full_types`` has no notes, because its types are complete.
     """
     make_full_types = record.described_by.full_types
     return "" if make_full_types is None else make_full_types().notes
@@ -529,7 +530,8 @@ def _result_type_and_notes(
 ) -> tuple[str, str]:
     """Return the result type to show in a stub, and the notes on the result.
 
-    There are no notes if the definition of a record has these notes.
+    The type may name records, such as ``Message``, whose definitions are shown elsewhere. The notes
+    are omitted if one of these definitions already has them.
     """
     if named_result is not None and len(named_result.text) <= limits.result:
         return_type = named_result.text

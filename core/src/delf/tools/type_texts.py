@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 NameTest = Callable[[str], bool]
 """A function that returns True for a key or value that the text of a task mentions."""
 
+# Matches the key of an item of a record. A question mark marks a key that may be missing.
 _KEY: Final = re.compile(r'\??"(?:[^"\\]|\\.)*": ?')
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 # Matches the next token: a string, the opening of a group, a word, or another character.
@@ -114,8 +115,8 @@ def shorten(
         text: A type in stub notation.
         limit: The maximum number of characters.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        outermost_keys: The maximum number of keys of the outermost records in the shortest form, in
-            which all inner records are ``dict``. The shortest form may still exceed ``limit``.
+        outermost_keys: The maximum number of keys of an outermost record in the shortest form of
+            the type, in which all inner records are ``dict``. This form may still exceed ``limit``.
         max_values: The maximum number of values of each ``Literal``.
     """
     if len(text) <= limit:
@@ -126,11 +127,13 @@ def shorten(
         return text
     # The last steps write only the outermost records, with depth 1.
     last_steps = [(1, min(keys, outermost_keys)) for keys in _KEYS_OF_OUTERMOST]
-    for depth, keys in (*_SHORTENING_STEPS, *last_steps):
+    shortest_form = (1, outermost_keys)
+    short_text = text
+    for depth, keys in (*_SHORTENING_STEPS, *last_steps, shortest_form):
         short_text = _format_type(parts, _Limits(depth, keys, max_values), is_mentioned)
         if len(short_text) <= limit:
-            return short_text
-    return _format_type(parts, _Limits(1, outermost_keys, max_values), is_mentioned)
+            break
+    return short_text
 
 
 def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) -> str:
@@ -200,10 +203,10 @@ def _admits(declared_type: str, added_type: str) -> bool:
     members = declared_type.split(" | ")
     if "Any" in members:
         return True
-    # Such as ("{", "dict") for ``dict``, because a record, which begins with "{", is a dict, too.
+    # For ``dict``, these are "{" and "dict", because a record, such as ``{"id": int}``, is a dict.
     beginnings = _INCLUDING_TYPES.get(added_type, (added_type,))
-    # A member may go on after the beginning, as in ``list[int]`` and ``str (a date)``. The whole
-    # type is tested, too, because ``added_type`` may be a union, such as ``int | str``.
+    # ``list[int]`` admits ``list``, and ``str (a date)`` admits ``str``: compare the beginnings.
+    # If ``added_type`` is a union, such as ``int | str``, only the whole declared type can match.
     return any(type_text.startswith(beginnings) for type_text in (declared_type, *members))
 
 
@@ -246,15 +249,17 @@ class _TypeParser:
         if level > _MAX_GROUP_LEVELS:
             raise ValueError("nested too deeply")
         parts: list[str | _Group] = []
-        tokens: list[str] = []  # of the text after the last group
-        open_brackets = 0
+        tokens_after_group: list[str] = []
+        open_brackets = 0  # except those of groups: as in ``dict[str, int]``
         while (token := _TOKEN.match(self._text, self._at)) is not None:
             if open_brackets == 0 and token[0] in ends:
                 break
             self._at = token.end()
-            if token["opening"]:
-                parts += ["".join(tokens), self._parse_group(token["opening"], level)]
-                tokens.clear()
+            group_opening = token["opening"]
+            if group_opening:
+                group = self._parse_group(group_opening, level)
+                parts += ["".join(tokens_after_group), group]
+                tokens_after_group.clear()
                 continue
             if token[0] in ("[", "("):
                 open_brackets += 1
@@ -262,10 +267,11 @@ class _TypeParser:
                 open_brackets -= 1
             if open_brackets < 0:
                 raise ValueError("a bracket too many")
-            tokens.append(token[0])
-        if ends and token is None:  # the text has ended before the type
+            tokens_after_group.append(token[0])
+        is_at_end_of_text = token is None
+        if is_at_end_of_text and ends:
             raise ValueError("a bracket is missing")
-        return (*parts, "".join(tokens))
+        return (*parts, "".join(tokens_after_group))
 
     def _parse_group(self, opening: str, level: int) -> _Group:
         """Parse the rest of a group, such as ``"id": int, ...}`` after its opening."""
@@ -288,7 +294,7 @@ class _TypeParser:
         return _Group(opening, tuple(items), is_shortened)
 
     def _parse_head(self) -> str:
-        """Parse a key with its mark and colon; return an empty string if no key follows."""
+        """Parse the key of a record's next item, as ``?"name": ``; return "" if no key follows."""
         head = _KEY.match(self._text, self._at)
         if head is None:
             return ""
@@ -340,9 +346,10 @@ def _format_group(group: _Group, limits: _Limits, is_mentioned: NameTest) -> str
 
 def _limits_inside(group: _Group, limits: _Limits) -> _Limits:
     """Return the limits for the items of a group: usually one level less."""
+    # The depth is that of nested records, so neither a list nor an outermost envelope such as
+    # ``{"data": {…}}``, which only wraps the data, counts as a level.
     if group.opening == _LIST:
         return limits
-    # The outermost envelopes, such as ``{"data": {…}}``, only wrap the data, and do not count.
     if limits.is_in_envelopes_only and _is_envelope(group):
         return limits
     return limits._replace(depth=max(limits.depth - 1, 0), is_in_envelopes_only=False)
@@ -369,15 +376,16 @@ def _kept_items(group: _Group, limits: _Limits, is_mentioned: NameTest) -> Seque
 
 
 def _is_envelope(group: _Group) -> bool:
-    """Return True for a record with few keys, exactly one of which holds a large record.
+    """Return True for a record that only wraps another, as ``{"data": {...}, "next": str}`` does.
 
-    An envelope, such as ``{"data": {...}, "next": str}``, wraps the record with the data. A record
-    with more keys counts as the data itself.
+    An envelope has at most ``_MAX_ENVELOPE_KEYS`` keys. Exactly one of these keys holds a record
+    with more keys than that: the data.
     """
     if group.opening != _RECORD or len(group.items) > _MAX_ENVELOPE_KEYS:
         return False
     largest_sizes = [max(_record_sizes(item.parts), default=0) for item in group.items]
-    return sum(size > _MAX_ENVELOPE_KEYS for size in largest_sizes) == 1
+    data_records = [size for size in largest_sizes if size > _MAX_ENVELOPE_KEYS]
+    return len(data_records) == 1
 
 
 def _record_sizes(parts: _Parts) -> Iterator[int]:

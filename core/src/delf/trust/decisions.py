@@ -159,14 +159,15 @@ class Trust:
 
 
 def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
-    """Return the item of a file that the user trusts as a whole: ``{path: {"": digest}}``.
+    """Return ``{path: {"": digest}}`` for a file that the user trusts as a whole.
 
-    The path is relative to the folder. For a file outside of the folder, the result is empty.
+    The path in the result is relative to ``root``. For a file outside of ``root``, the result is
+    empty.
 
     Args:
         path: The file.
         content: The content of the file.
-        root: The folder.
+        root: The folder that the user trusts.
 
     Raises:
         ConfigurationError: If the file is a link that leads out of the folder.

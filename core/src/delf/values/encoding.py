@@ -150,15 +150,15 @@ def estimate_size(value: Any, max_size: int) -> int:
     total = 0
     pending: list[Any] = [(value,)]  # containers whose parts are not counted yet
     while pending:
-        parts, units = _parts_of(pending.pop())
-        total += VALUE_BYTES * units
+        parts, part_count = _parts_of(pending.pop())
+        total += VALUE_BYTES * part_count
         if total > max_size:
             break
         for part in parts:
             kind = _type_of(part)
             if kind is str or kind is bytes:
                 total += len(part)
-            elif kind not in PLAIN:  # unlike a number, which takes only the unit counted above
+            elif kind not in PLAIN:  # a plain part, such as a number, is counted completely above
                 pending.append(part)
     return total
 
@@ -611,10 +611,13 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
 
 
 def _members(value: Any) -> list[Any]:
-    """Return the members of an encoded set; raise if building or encoding the set would be slow."""
+    """Return the members of an encoded set.
+
+    Raises:
+        ValueError: If building the set, or encoding the set later, would be slow.
+    """
     items = _check_hashes(_checked_list(value))
-    # To encode the set again, its items must be sorted, which is slow for other items than strings
-    # or integers.
+    # Encoding a set sorts its items, which is slow unless all are strings or all are integers.
     is_slow_to_sort = not can_sort_directly(items)
     if is_slow_to_sort and estimate_size(items, _MAX_SET) > _MAX_SET:
         raise ValueError("too large")

@@ -84,10 +84,10 @@ class GoogleConnection(Connection[GoogleSettings]):
         return tuple(sorted(SCOPE_URL_PREFIX + scope for scope in needed - included))
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Attach a preview to a call for which the setting ``confirm`` requires an approval.
+        """Allow every call; attach a preview to a call that a person must approve.
 
-        This check refuses no call. The verdict :class:`Allowed` does not replace the approval: the
-        person is asked all the same.
+        A person must approve calls of the actions in the setting ``confirm``, although the verdict
+        is :class:`Allowed`. The preview is shown to this person.
         """
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):
@@ -95,7 +95,7 @@ class GoogleConnection(Connection[GoogleSettings]):
         verdict = await self.preview(call)
         if verdict is None:  # the arguments already show the whole effect
             return Allowed()
-        # The approval is void if the basis, by default the preview, has changed before the call.
+        # The basis is made again just before the call. If it has changed, the approval is void.
         return replace(verdict, basis=verdict.basis or verdict.preview)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:

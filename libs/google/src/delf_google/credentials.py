@@ -136,11 +136,12 @@ class Tokens:
         return ConnectionUnavailableError(f"{self._name}: Google's token server fails: {reason}")
 
     def _login_error(self, error: Exception) -> LoginError:
+        """Return the error for credentials that the token server refuses."""
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
-            # The connection's own command names the configured file as an OAuth client. There is no
-            # stored login if this file is a finished login instead.
+            # The connection's command passes the configured file as an OAuth client. If the file is
+            # itself a login, so that no stored login is used, the command would not work.
             hint = f"run {self._login_command if self._stored_login else LOGIN}"
         # Include the token server's message, because something else, such as a wrong clock, may be
         # the cause.

@@ -70,7 +70,7 @@ class Transport:
 
     Args:
         name: The connection's name, for messages.
-        root: The service's base URL.
+        default_base_url: The service's base URL, unless the settings have another ``base_url``.
         settings: The settings of the connection.
         tokens: The source of access tokens.
         scopes: The OAuth scopes that the connection needs, for error messages.
@@ -80,7 +80,7 @@ class Transport:
     def __init__(
         self,
         name: str,
-        root: str,
+        default_base_url: str,
         settings: GoogleSettings,
         tokens: Tokens,
         scopes: tuple[str, ...],
@@ -89,7 +89,8 @@ class Transport:
         self.name = name
         self.settings = settings
         self.sleep = sleep
-        self._root = f"{(settings.base_url or root).rstrip('/')}/"
+        base_url = settings.base_url or default_base_url
+        self._root = f"{base_url.rstrip('/')}/"
         self._tokens = tokens
         self._scopes = scopes
         self.headers: dict[str, str] = {}
@@ -203,8 +204,8 @@ class Transport:
         """
         problem = Problem(answer.status, answer.content)
         if request.is_change and answer.may_have_taken_effect:
-            # An earlier attempt got no response. The message of this response may be about its
-            # effect: "already exists", for example.
+            # An earlier attempt got no response, but may have made the change. The message of this
+            # response may then be a result of the change: "already exists", for example.
             return self._lost_answer_error(request, problem.message, problem)
         if request.is_change and answer.status in _SERVER_ERRORS:
             # A message such as "Backend Error" shows no more than the status.

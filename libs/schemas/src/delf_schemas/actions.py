@@ -241,8 +241,8 @@ class _Arguments:
         for arg, schema in self._schemas.items():
             resolved = resolve_or_empty(self._document, schema)
             text = resolved.get("description") or self._docs.get(arg)
-            max_chars = limits.doc_chars + _MAX_DESCRIPTION
-            about, rest = split_text(text, limits.doc_chars, max_chars)
+            max_chars = limits.doc_chars + _MAX_DESCRIPTION  # of the first sentences and the rest
+            first_sentences, rest = split_text(text, limits.doc_chars, max_chars)
             hints = hints_of(self._document, schema, limits.doc_chars, limits.hint_depth)
             is_required = self._schema_names[arg] in self._required
             parameters.append(
@@ -250,7 +250,7 @@ class _Arguments:
                     name=arg,
                     type_text=safe_text(shapes, schema, "in", limits.type_chars),
                     default_text=None if is_required else default_text(resolved),
-                    doc="; ".join(filter(None, [hints, about])),
+                    doc="; ".join(filter(None, [hints, first_sentences])),
                     notes=notes_of(self._document, schema, "in", rest) if limits.has_notes else "",
                 )
             )

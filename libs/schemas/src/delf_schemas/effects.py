@@ -147,10 +147,10 @@ class DeclaredEffects:
         return all(match.digest in covered.get(selector, ()) for selector in match.selectors)
 
     def accept(self) -> None:
-        """Cover all actions of the last :meth:`apply`, because the user accepts these actions.
+        """Let the declared effects apply to all actions of the last :meth:`apply`.
 
-        The covered actions are stored in the file. A file that is damaged or open to others is
-        replaced.
+        The user has accepted these actions. They are stored in the file as covered; a file that is
+        damaged or open to others is replaced.
         """
         self._load()  # first, because loading the file may set the problem
         self._problem = None

@@ -112,6 +112,7 @@ class _KeyFinder:
 
     def __init__(self, document: Document, mode: Mode) -> None:
         self._document = document
+        # Marks a key that the API's descriptions list, but that a value of this mode does not have.
         self._hidden_mark = "readOnly" if mode == "in" else "writeOnly"
         self._remaining_visits = _MAX_VISITS
 
@@ -194,11 +195,12 @@ def _first_sentences(text: str) -> str:
     if _UNITS.search(first):
         return first
     line = clean(text, _MAX_DOC * _READ_FACTOR)
-    complete = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]
-    unit_sentence = next(filter(_UNITS.search, complete), None)
+    whole_sentences = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]
+    unit_sentence = next(filter(_UNITS.search, whole_sentences), None)
     if unit_sentence is None:
         return first
-    opening = "" if unit_sentence == complete[0] else complete[0]
+    first_sentence = whole_sentences[0]
+    opening = "" if unit_sentence == first_sentence else first_sentence
     if len(unit_sentence) > _MAX_DOC:
         unit_sentence = _PARENTHESES.sub("", unit_sentence)
     candidates = (f"{opening} {unit_sentence}".strip(), unit_sentence, first)

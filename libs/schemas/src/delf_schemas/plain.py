@@ -110,7 +110,7 @@ def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping
 
     Args:
         value: The number.
-        branches: The schema and its alternatives.
+        branches: The schema and the schemas in its ``allOf``, ``anyOf`` and ``oneOf``.
     """
     types = _declared_types(branches)
     accepts_text = "string" in types
@@ -143,18 +143,22 @@ def _declared_types(branches: Sequence[Mapping[str, Any]]) -> set[str]:
 def _branches(
     schema: Any, resolve: Callable[[Any], Mapping[str, Any]]
 ) -> Sequence[Mapping[str, Any]]:
-    """Return the schema and all its alternatives, without those whose reference is broken."""
+    """Return a schema and the schemas in its ``allOf``, ``anyOf`` and ``oneOf``, at any depth.
+
+    Schemas whose reference is broken are left out.
+    """
     branches: list[Mapping[str, Any]] = []
-    open_parts = [schema]
-    while open_parts and len(branches) < _MAX_BRANCHES:
+    pending = [schema]
+    while pending and len(branches) < _MAX_BRANCHES:
         try:
-            part = resolve(open_parts.pop())
+            branch = resolve(pending.pop())
         except DelfError:
             continue
-        branches.append(part)
+        branches.append(branch)
         for keyword in ("allOf", "anyOf", "oneOf"):
-            alternatives = part.get(keyword)
-            open_parts += cast("list[Any]", alternatives) if isinstance(alternatives, list) else []
+            inner_schemas = branch.get(keyword)
+            if isinstance(inner_schemas, list):
+                pending += cast("list[Any]", inner_schemas)
     return branches
 
 

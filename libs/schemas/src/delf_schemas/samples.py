@@ -144,6 +144,7 @@ class Samples:
         if self._store is None:
             return
         self._has_unsaved_changes = True
+        # A write in progress goes on until there are no unsaved changes.
         if self._write_task is None or self._write_task.done():
             self._write_task = shared_task(self._write(self._store))
 

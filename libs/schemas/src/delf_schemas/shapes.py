@@ -167,6 +167,7 @@ class Shapes:
         self._document = document
         self._extent = extent
         self._has_date_objects = has_date_objects
+        # The number of schemas that may still be visited.
         self._remaining_schemas = math.inf if max_schemas is None else max_schemas
         # Types as text, by reference, depth and mode.
         self._cache: dict[tuple[str, int, str], str] = {}
@@ -585,6 +586,7 @@ def default_text(schema: Mapping[str, Any]) -> str:
     is_printable_text = isinstance(value, str) and value.isprintable()
     if is_printable_text or isinstance(value, (bool, int, float)):
         text = repr(value)
+        # A backtick could end the code block in which the model sees the default.
         if len(text) <= _MAX_DEFAULT and "`" not in text:
             return text
     return "..."
