@@ -30,8 +30,8 @@ def note(message: str) -> None:
 def notes_of_call() -> Generator[dict[str, None]]:
     """Collect the notes that are added by :func:`note` inside the ``with`` block.
 
-    Notes added in threads started there are included. Yields a dict whose keys are the notes, in
-    the order in which they were added.
+    Notes from threads that the block starts are included. Yields a dict whose keys are the notes,
+    in the order in which they were added.
     """
     notes: dict[str, None] = {}
     token = _notes.set(notes)

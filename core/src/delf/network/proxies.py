@@ -134,8 +134,9 @@ def proxy_for(url: str) -> Proxy | None:
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the IP address in a text such as ``10.0.0.1`` or ``[::1]``; None for a host name."""
+    without_interface = text.strip("[]").partition("%")[0]  # fe80::1 for fe80::1%eth0
     try:
-        address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
+        address = ipaddress.ip_address(without_interface)
     except ValueError:
         return None
     if address.version == 4:

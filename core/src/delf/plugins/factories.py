@@ -48,7 +48,7 @@ def make(
         context: The context, of which the factory gets a copy if it has a parameter ``context``.
             In the copy, ``installed_providers`` has the host's providers.
         arguments_by_name: Further values that are passed only to parameters of these names.
-        extras: Options that override ``options``.
+        extras: Further arguments, which override the options of the plugin.
 
     Raises:
         ConfigurationError: For an unknown or mistyped option, or if the made object does not

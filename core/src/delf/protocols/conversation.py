@@ -164,9 +164,9 @@ class ConversationStore(Protocol):
     ) -> Sequence[ConversationRecord]:
         """Remove conversations as :meth:`clear` does; return the removed ones, oldest first.
 
-        A conversation that gets a message meanwhile is not removed. For another day, a new
-        conversation with the id of a removed conversation continues its positions; after that, the
-        positions begin at 1 again.
+        A conversation that gets a message meanwhile is not removed. A new conversation may have the
+        id of a removed one. Within a day of the removal, the positions of its messages continue
+        after the removed messages; later, they begin at 1 again.
 
         Args:
             before: Only conversations without a message since this Unix time; all when None.

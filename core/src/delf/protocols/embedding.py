@@ -43,9 +43,10 @@ async def embed_or_refuse(
 
 
 def is_refusal(error: DelfError) -> bool:
-    """Return True for an error that refuses the text, False if a later attempt may succeed.
+    """Return True if an error of an embedder means that it will never embed the text.
 
-    A timeout, a lost connection and a failure of the server say nothing about the text.
+    Return False for an error that says nothing about the text: a timeout, a lost connection or a
+    failure of the server. A later attempt may then succeed.
     """
     if isinstance(error, LLMExecutionError):
         if error.too_long:

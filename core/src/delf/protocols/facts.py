@@ -175,7 +175,7 @@ def plain_lines(facts_to_show: Iterable[RequestFact], mark: str = "! ") -> Itera
             prefix = mark if fact.required and fact.weight != "information" else ""
             separator = "\n" if "\n" in text else " "
             text = f"{prefix}{fact.heading}:{separator}{text}"
-        elif fact.note:  # the mark of the effect
+        elif fact.note:  # the fact about the effect, with a mark such as "●" as its note
             text = f"{fact.note} {text}"
         yield text.replace("\n", "\n    ")
 
@@ -352,7 +352,13 @@ def _describe_flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
 def _hidden_character_facts(
     name: str, texts: Iterable[str], about: str = ""
 ) -> Iterator[RequestFact]:
-    """Yield a fact that lists the invisible and misleading characters, if there are any."""
+    """Yield a fact that lists the invisible and misleading characters, if there are any.
+
+    Args:
+        name: The name of the texts for people, such as ``the question``.
+        texts: The texts to search.
+        about: The argument of the call that the texts belong to, if any.
+    """
     characters: dict[str, None] = {}
     for text in texts:
         characters |= dict.fromkeys(hidden_characters(text))

@@ -307,7 +307,7 @@ class RequestRecord:
     @property
     def waits(self) -> bool:
         """True if the request is undecided, and a person's decision would still count."""
-        # Only a live process can use a decision, and the state of its task is RUNNING.
+        # A decision counts only while a process works on the task, which then has this state.
         is_open = self.decided is None and not self.requested.by_policy
         return is_open and self.task.state is TaskState.RUNNING
 

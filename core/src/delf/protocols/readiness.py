@@ -15,8 +15,8 @@ class SupportsEarlyStart(Protocol, metaclass=ProtocolMeta):
         """Prepare for the first use, such as by loading a model.
 
         An agent calls this in the background when it starts. A failure is not raised here, but by
-        the first use. Until the preparation is done, a search of the agent's stored facts compares
-        words only, and adds a note to its result.
+        the first use. While a memory store is being prepared, a search of its facts compares only
+        words, and adds a note to the result.
         """
         ...
 

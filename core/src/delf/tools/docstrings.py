@@ -31,7 +31,7 @@ _UNDERLINED_ITEM: Final = re.compile(r"^(?P<name>\*{0,2}\w+)(?:\s*:.*)?$", re.MU
 # Matches a field, such as ``:param int count: text``, with its indented further lines. A role, such
 # as ``:class:`Order```, is no field.
 _FIELD: Final = re.compile(
-    r"^:(?P<kind>[a-z]+)(?:[ \t](?P<about>[^:\n]*))?:(?=\s|$)"
+    r"^:(?P<kind>[a-z]+)(?:[ \t](?P<argument>[^:\n]*))?:(?=\s|$)"
     r"(?P<text>.*(?:\n+[ \t]+\S.*)*)",
     re.MULTILINE,
 )
@@ -108,18 +108,18 @@ def _with_headers(doc: str) -> str:
 def _section_of_field(field: re.Match[str]) -> str:
     """Rewrite a field such as ``:param int count: text`` as a section with a header."""
     text = _one_line(field["text"])
-    about = (field["about"] or "").split()
-    kind = field["kind"]
+    argument_words = (field["argument"] or "").split()  # ``int`` and ``count``
+    kind = field["kind"]  # ``param``
     if kind in _OMITTED_FIELDS:
         return ""
     section = _SECTION_OF_FIELD.get(kind)
     if section == "Returns":
         return f"\n{section}:\n    {text}"
-    if section is not None and about:
-        parameter = about[-1]  # after its type, as in ``int count``
+    if section is not None and argument_words:
+        parameter = argument_words[-1]
         return f"\n{section}:\n    {parameter}: {text}"
     # A field without a section becomes a sentence, such as ``Note: text``.
-    return f"\n{' '.join([kind.capitalize(), *about])}: {text}"
+    return f"\n{' '.join([kind.capitalize(), *argument_words])}: {text}"
 
 
 def _section_of_underlined(section: re.Match[str]) -> str:
@@ -137,23 +137,27 @@ def _section_of_underlined(section: re.Match[str]) -> str:
 def _sections(doc: str) -> Iterator[tuple[str, str]]:
     """Yield the name of each section of a docstring, such as ``args``, and the section's text.
 
-    The text before the first section is yielded under the name ``""``.
+    Text before the first section has the name ``""``. Text after a section, which is no longer
+    indented, has the name ``_TEXT_AFTER_SECTION``.
     """
     name = ""
     lines: list[str] = []
-    first_nonempty_line = ""
+    first_text_line = ""  # the section's first line that is not empty
     for line in doc.splitlines():
         header = _HEADER.fullmatch(line)
+        if header is not None:
+            yield name, "\n".join(lines)
+            name = header["name"].lower()
+            lines, first_text_line = [], ""
+            continue
         # An unindented line ends a section whose first line is indented.
         is_unindented = line != "" and not _is_indented(line)
-        ends_section = is_unindented and name != "" and _is_indented(first_nonempty_line)
-        if header is not None or ends_section:
+        if is_unindented and name != "" and _is_indented(first_text_line):
             yield name, "\n".join(lines)
-            name = _TEXT_AFTER_SECTION if header is None else header["name"].lower()
-            lines, first_nonempty_line = [], ""
-        if header is None:
-            lines.append(line)
-            first_nonempty_line = first_nonempty_line or line.rstrip()
+            name = _TEXT_AFTER_SECTION
+            lines, first_text_line = [], ""
+        lines.append(line)
+        first_text_line = first_text_line or line.rstrip()
     yield name, "\n".join(lines)
 
 

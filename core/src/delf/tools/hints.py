@@ -526,7 +526,7 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
 
 
 def _argument_notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the key path and the description of each type argument, and of all inside it.
+    """Yield the key path and the description of each type argument, and of everything inside it.
 
     ``Order`` is the type argument of ``list[Order]``. A type without arguments yields nothing.
     """

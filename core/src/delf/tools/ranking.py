@@ -185,7 +185,7 @@ def singular(word: str) -> str:
 def _terms(text: str) -> dict[str, float]:
     """Return the search terms of a text: its words, and their stems with the suffix ``~``.
 
-    The result maps each term to its weight, which is always 1.
+    The result maps each term to the weight 1. Synonyms, which the caller may add, weigh less.
     """
     words = dict.fromkeys(words_of(text), 1.0)
     return words | dict.fromkeys([f"{stem(word)}~" for word in words], 1.0)

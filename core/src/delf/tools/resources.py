@@ -190,12 +190,12 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
         names: The chosen actions, best first.
         catalog: All actions.
     """
-    groups_by_noun = _read_actions_by_rarest_noun(catalog)
+    groups_by_stem = _read_actions_by_rarest_stem(catalog)
     yielded_names: set[str] = set()
     for name in names:
         stems = _identifying_stems(name)
         readers: list[str] = []
-        for group in _groups_of_resource(stems, groups_by_noun):
+        for group in _groups_of_resource(stems, groups_by_stem):
             readers += group.names[:_MAX_READERS_PER_GROUP]
         for item in (name, *readers):
             if item not in yielded_names:
@@ -220,7 +220,7 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     words_in_most_names = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
     positions_and_names: list[tuple[int, str]] = []
     for read_actions in _read_actions_by_resource(catalog):
-        nouns = _without_connection(read_actions.nouns) - words_in_most_names
+        nouns = _without_connection(read_actions.stems) - words_in_most_names
         task_has_all_nouns = nouns <= first_positions.keys()
         if nouns and task_has_all_nouns:
             # The position of ``order_item`` in the task is the position of the later noun.
@@ -232,66 +232,67 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
 
 
 class _ReadActions(NamedTuple):
-    """The read actions of one resource.
+    """The read actions of one resource, such as ``get_invoice`` and ``list_invoices``.
 
     Args:
-        nouns: The nouns that the actions' names have in common, such as ``invoice``.
+        stems: The :func:`_identifying_stems` of each of these actions, such as ``invoic``.
         names: The names of the actions, shortest first.
     """
 
-    nouns: frozenset[str]
+    stems: frozenset[str]
     names: list[str]
 
 
 def _groups_of_resource(
-    nouns: frozenset[str], groups_by_noun: Mapping[str, Sequence[_ReadActions]]
+    stems: frozenset[str], groups_by_stem: Mapping[str, Sequence[_ReadActions]]
 ) -> list[_ReadActions]:
-    """Return the groups of read actions whose nouns are all among the nouns of an action.
+    """Return the groups of read actions whose stems are all among the stems of an action.
 
-    The groups with the most nouns come first.
+    The groups with the most stems come first.
 
     Args:
-        nouns: The nouns of the action.
-        groups_by_noun: All groups, as from :func:`_read_actions_by_rarest_noun`.
+        stems: The :func:`_identifying_stems` of the action.
+        groups_by_stem: All groups, as from :func:`_read_actions_by_rarest_stem`.
     """
     matching: list[_ReadActions] = []
-    for noun in nouns:
-        matching += [group for group in groups_by_noun.get(noun, ()) if group.nouns <= nouns]
+    for each in stems:
+        matching += [group for group in groups_by_stem.get(each, ()) if group.stems <= stems]
 
     def has_more_exact_match(group: _ReadActions) -> bool:
-        return any(group.nouns < other.nouns for other in matching)
+        return any(group.stems < other.stems for other in matching)
 
     # An action about `flow run` matches the resources `flow run` and `flow`: keep `flow run`.
     exact = [group for group in matching if not has_more_exact_match(group)]
-    return sorted(exact, key=lambda group: (-len(group.nouns), group.names))
+    return sorted(exact, key=lambda group: (-len(group.stems), group.names))
 
 
-def _read_actions_by_rarest_noun(
+def _read_actions_by_rarest_stem(
     catalog: Sequence[CatalogEntry],
 ) -> Mapping[str, Sequence[_ReadActions]]:
-    """Return the groups of :func:`_read_actions_by_resource` by noun.
+    """Return the groups of :func:`_read_actions_by_resource`, each under the rarest of its stems.
 
-    Each group occurs once, under the rarest of its nouns. A look-up of all nouns of an action then
-    finds each matching group once, and few others.
+    To find the groups that match an action, the caller looks up each stem of the action. Each group
+    is in the mapping only once, so the caller finds the group at most once. With the rarest stem,
+    the caller finds few groups that do not match.
     """
     groups = _read_actions_by_resource(catalog)
-    counts = Counter(chain.from_iterable(group.nouns for group in groups))
-    groups_by_noun: dict[str, list[_ReadActions]] = {}
+    counts = Counter(chain.from_iterable(group.stems for group in groups))
+    groups_by_stem: dict[str, list[_ReadActions]] = {}
     for group in groups:
-        if group.nouns:
-            rarest = min(group.nouns, key=lambda noun: (counts[noun], noun))
-            groups_by_noun.setdefault(rarest, []).append(group)
-    return groups_by_noun
+        if group.stems:
+            rarest = min(group.stems, key=lambda each: (counts[each], each))
+            groups_by_stem.setdefault(rarest, []).append(group)
+    return groups_by_stem
 
 
 def _read_actions_by_resource(catalog: Sequence[CatalogEntry]) -> list[_ReadActions]:
-    """Group the read actions that have the same nouns."""
+    """Group the read actions that have the same :func:`_identifying_stems`."""
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         reads = entry.reads or has_read_verb(entry.name)
         if reads and not is_count(entry.name):
             groups.setdefault(_identifying_stems(entry.name), []).append(entry.name)
-    return [_ReadActions(nouns, names) for nouns, names in groups.items()]
+    return [_ReadActions(stems, names) for stems, names in groups.items()]
 
 
 def is_count(name: str) -> bool:
@@ -315,9 +316,9 @@ def is_about_resource(parameter: str, name: str) -> bool:
     return set(map(stem, _words(parameter))) == set(map(stem, nouns_of(name)))
 
 
-def _without_connection(nouns: frozenset[str]) -> frozenset[str]:
+def _without_connection(stems: frozenset[str]) -> frozenset[str]:
     """Remove the connection's name, which :func:`_identifying_stems` marks with a dot."""
-    return frozenset(noun for noun in nouns if not noun.endswith("."))
+    return frozenset(each for each in stems if not each.endswith("."))
 
 
 @functools.lru_cache(20_000)

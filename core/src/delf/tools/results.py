@@ -106,7 +106,12 @@ def _name_records(types: Iterable[tuple[ToolDescription, str]]) -> Mapping[str, 
         used_names.add(name)
         text, inner_records = _with_names(record, records)
         records[record] = NamedRecord(
-            name, text, record, inner_records, all_tools[0], record_tools[0]
+            name=name,
+            text=text,
+            complete_text=record,
+            inner_records=inner_records,
+            first_tool=all_tools[0],
+            described_by=record_tools[0],
         )
     return records
 

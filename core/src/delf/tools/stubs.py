@@ -223,13 +223,16 @@ def _names_by_priority(
 ) -> Iterable[str]:
     """Return the names of tools in the order in which their stubs are chosen, without repeats.
 
+    The best tools of the word search come first, then the best tools of the prefilter, then tools
+    that find records which the task names. The other tools of the prefilter follow.
+
     Args:
         catalog: All actions.
-        matches: The names of the tools, in the order of a search for the task's words.
+        matches: The names of the tools, in the order of a word search for the task's words.
         ranked_names: The names of the tools that the prefilter chose, in the prefilter's order.
         task: The user's task, in plain words.
     """
-    # Read actions of the resources that the task names, since scripts have to find records first.
+    # Scripts have to find records, such as a customer, before they can use the other tools.
     read_names = readers_mentioned(task, catalog)
     chosen_names = frozenset(ranked_names)
     first_names = [name for name in matches[:_MAX_BEST] if name in chosen_names]
@@ -571,7 +574,7 @@ def _truncate(text: str, max_length: int) -> str:
 
 def _summary_and_notes(tool: ToolDescription, limits: StubLimits) -> str:
     """Return the summary of a tool and the notes after it, within the limits."""
-    # The summary matters more than the notes, so it may always be as long as the notes.
+    # The summary matters more than the notes, so its limit is never smaller than theirs.
     summary = _one_line(tool.summary, max(limits.summary, limits.notes))
     if not tool.notes:
         return summary

@@ -367,6 +367,7 @@ def _kept_items(group: _Group, limits: _Limits, is_mentioned: NameTest) -> Seque
         # "assignee.name".
         ranked_items = sorted(group.items, key=lambda item: "." in item.key)
         max_items = limits.max_values
+    # By id, because hashing an item would hash all types inside the item.
     ids_within_limit = {id(item) for item in ranked_items[:max_items]}
     return [
         item

@@ -491,7 +491,7 @@ def _numpy_scalar(value: Any, dtype: Any, convert_unsupported: Converter) -> Any
     """Convert a numpy scalar; to text if Python has no equivalent.
 
     Args:
-        value: The scalar; or an object of any type, from an array of objects without dimensions.
+        value: The scalar; or an object of any type, the content of a zero-dimensional array.
         dtype: The data type of the scalar or array.
         convert_unsupported: Converts a part of an unsupported type, or returns the part unchanged.
     """

@@ -150,15 +150,15 @@ def estimate_size(value: Any, max_size: int) -> int:
     total = 0
     pending: list[Any] = [(value,)]  # containers whose parts are not counted yet
     while pending:
-        parts, part_count = _parts_of(pending.pop())
-        total += VALUE_BYTES * part_count
+        parts, units = _parts_of(pending.pop())
+        total += VALUE_BYTES * units
         if total > max_size:
             break
         for part in parts:
             kind = _type_of(part)
             if kind is str or kind is bytes:
                 total += len(part)
-            elif kind not in PLAIN:  # a plain part, such as a number, is counted completely above
+            elif kind not in PLAIN:  # for a plain part, such as a number, its unit is enough
                 pending.append(part)
     return total
 
@@ -257,9 +257,9 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """Return the direct parts of a value, and their number.
+    """Return the direct parts of a value, and the value's size in units of ``VALUE_BYTES`` bytes.
 
-    For a text or bytes, return no parts, and the length in units of ``VALUE_BYTES``.
+    Each part counts as one unit. A text or bytes object has no parts; its length counts.
     """
     kind = _type_of(value)
     if kind is list or kind is tuple:

@@ -137,13 +137,13 @@ class _MailboxBuilder:
         comment = " ".join(self.comments)
         has_two_addresses = len(self.inside_brackets) > 1
         if self.is_broken or has_two_addresses:
-            yield Mailbox("", "", text)
+            yield Mailbox(name="", address="", text=text)
         elif self.inside_brackets:
             name = _BLANKS.sub(" ", "".join(self.name_words)).strip()
             address = _address_in_brackets(self.inside_brackets[0])
-            yield Mailbox(name or comment, _join_address(address), text)
+            yield Mailbox(name=name or comment, address=_join_address(address), text=text)
         else:
-            yield Mailbox(comment, _join_address(plain_address), text)
+            yield Mailbox(name=comment, address=_join_address(plain_address), text=text)
 
 
 def _address_in_brackets(text: str) -> str:

@@ -119,7 +119,7 @@ def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping
         return value
     has_decimal_format = any(part.get("format") == "decimal" for part in branches)
     if not has_decimal_format and not isinstance(value, decimal.Decimal):
-        return value  # in place of a text such as a name or a date, a number is a mistake
+        return value  # unchanged: the validation refuses a number in place of a name or a date
     if isinstance(value, float):  # 0.1 becomes 0.1, not the 55 digits of its binary value
         number = decimal.Decimal(float.__repr__(value))
     else:

@@ -226,7 +226,7 @@ class Shapes:
 
         Args:
             node: The schema.
-            ref: The absolute reference.
+            ref: The reference, with the address of its document if it is in another document.
             depth: The number of nested levels of records and dicts to show.
             mode: ``in`` for the type of a parameter, ``out`` for the type of a result.
         """
@@ -321,7 +321,8 @@ class Shapes:
         for keyword in ("oneOf", "anyOf"):
             alternatives = filter(_is_alternative, list_at(schema, keyword))
             types = [self._type_text(choice, depth, mode) for choice in alternatives]
-            if set(types) - {"Any"}:
+            says_more_than_any = bool(set(types) - {"Any"})
+            if says_more_than_any:
                 return _union(types, self._extent.choices, nullable=False)
         return None
 
@@ -342,6 +343,7 @@ class Shapes:
         self._remaining_schemas -= reader.visits
         if objects is None:
             return None
+        # If nothing was combined, or the result has no properties, this function adds nothing.
         is_single = len(objects) == 1
         is_ordinary_object = is_single and not parts
         has_no_properties = is_single and not objects[0].properties
@@ -460,11 +462,10 @@ def _has_mark(schema: Any, keyword: str) -> bool:
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
     """Sort an object's properties by importance: a shortened type omits the last properties.
 
-    In parameters and in large objects of results, required properties come first. In large
-    objects, enumerations come next. All others keep their order.
+    Required properties come first in parameters, and in a large object of a result that also has
+    optional properties. In large objects, enumerations come next. All others keep their order.
     """
     is_large = len(properties) > _MAX_UNSORTED
-    # In a result whose properties are all required, the enumerations come first.
     has_optional = not required.issuperset(properties)
     puts_required_first = mode == "in" or (is_large and has_optional)
 
