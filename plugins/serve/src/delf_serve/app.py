@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -335,13 +336,16 @@ async def _arguments(operation: Operation, call: Call) -> dict[str, BaseModel]:
 def _route(operation: Operation, service: Service) -> Route:
     """Create the route of an operation.
 
-    A name that people chose, such as that of a routine, may contain slashes.
+    A name that people chose, such as that of a routine, may contain slashes. A name with a line
+    break is passed on, too: the operation then answers, as for any other unknown name.
     """
     path = operation.path
     for parameter in _FREE_NAMES:
         path = path.replace(f"{{{parameter}}}", f"{{{parameter}:path}}")
     endpoint = _Endpoint(operation, service)
-    return Route(path, endpoint, methods=[operation.method], name=operation.name)
+    route = Route(path, endpoint, methods=[operation.method], name=operation.name)
+    route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
+    return route
 
 
 def _router_problem(
