@@ -85,6 +85,7 @@ def audit(ctx: click.Context, path: str | None) -> None:
 
 
 def _configured_path(program: object) -> str | None:
+    """Return the path of the audit file in the project's configuration; None without a path."""
     if not isinstance(program, Program):
         return None
     from delf.plugins.factories import fitting_options
@@ -190,7 +191,7 @@ def _format_record(record: Mapping[str, Any]) -> str:
         if value in (None, "") or (name, value) == ("remember", "no"):
             continue
         words.append(f"{name}={visible(json.dumps(value, ensure_ascii=False))}")
-    second = str(record.get("at"))[:19]
+    time_to_the_second = str(record.get("at"))[:19]
     task = short_id(str(record.get("task")))
-    begin = f"{second}  {task}  {record.get('what'):<8}"
+    begin = f"{time_to_the_second}  {task}  {record.get('what'):<8}"
     return "  ".join([begin, *words])

@@ -74,7 +74,8 @@ class AuditObserver:
         if fields is None:
             return
         record = {"at": _time(event.at), "task": event.task_id, **fields}
-        # The record of a call's start has the effect. The record of a read call's end is a "read".
+        # The record of a call's start has the field "effect". The record of a call's end does not,
+        # but for a call that only reads, its field "what" is "read".
         is_of_read_call = fields.get("effect") == "read" or fields["what"] == "read"
         # Waiting for the disk is slow. A crash may lose the records of a read call, which changes
         # nothing.
@@ -228,6 +229,8 @@ def _call_fields(event: CallStarted | ApprovalRequested) -> dict[str, Any]:
 
 def _decision_fields(event: ApprovalDecided) -> dict[str, Any]:
     edited = {} if event.arguments is None else {"arguments": _encode_bounded(event.arguments)}
+    # `others` are people who approved before. `covers` says for which later calls a remembered
+    # decision holds.
     return {
         "what": "decision",
         "request": event.request_id,

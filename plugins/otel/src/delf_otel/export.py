@@ -77,11 +77,15 @@ class Export:
         )
 
     def _open_own_exporters(self, service_name: str, endpoint: str | None) -> None:
-        """Create exporters to a collector, beside any OpenTelemetry providers of the program."""
-        # Resource.create() reads the variable itself, but a name passed to it would win.
+        """Create exporters to a collector.
+
+        The exporters are independent of OpenTelemetry's global providers, which the program may
+        have set up for itself.
+        """
+        # Resource.create() reads OTEL_SERVICE_NAME only if no name is passed.
         resource = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
         self._resource = Resource.create(resource)
-        span_endpoint: str | None = None  # None for OpenTelemetry's environment variables
+        span_endpoint: str | None = None  # None: from OpenTelemetry's environment variables
         metric_endpoint: str | None = None
         if endpoint:
             base = endpoint.rstrip("/")
@@ -90,7 +94,8 @@ class Export:
         self._processor = BatchSpanProcessor(OTLPSpanExporter(endpoint=span_endpoint))
         metric_exporter = OTLPMetricExporter(endpoint=metric_endpoint)
         metric_reader = PeriodicExportingMetricReader(metric_exporter)
-        # The agent's end flushes; another flush at the end of the process could block it for long.
+        # No flush at the end of the process, which could block the process for long: the exporters
+        # are flushed when the agent stops.
         self._meters = MeterProvider(
             [metric_reader], resource=self._resource, shutdown_on_exit=False
         )

@@ -196,7 +196,7 @@ class Spans:
             "gen_ai.agent.name": "delf",
             "delf.task.id": event.task_id,
         }
-        if event.origin:
+        if event.origin:  # the name of the agent
             attributes["gen_ai.agent.id"] = event.origin
         if isinstance(event, TaskResumed):
             attributes["delf.task.resumed"] = True
@@ -217,13 +217,16 @@ class Spans:
     def _parent_of(self, event: TaskStarted | TaskResumed) -> Parent:
         """Return the parent of a task's span.
 
-        For a child task, this is the span of the parent task's call that started the child. For
-        another task, the setup may name a span. Otherwise the task begins a trace of its own.
+        For a child task, this is the span of the parent task's tool call that started the child.
+        Other tasks may have been submitted with the id of a span of the caller's own program. A
+        task without either begins a trace of its own.
         """
-        task = None if event.parent is None else self._tasks.get(event.parent)
-        if task is not None:
-            span_id = task.child_call_span_ids.pop(event.task_id, task.span_id)
-            return Parent(trace_id=task.trace_id, span_id=span_id, sampled=task.sampled)
+        parent_task = None if event.parent is None else self._tasks.get(event.parent)
+        if parent_task is not None:
+            span_id = parent_task.child_call_span_ids.pop(event.task_id, parent_task.span_id)
+            return Parent(
+                trace_id=parent_task.trace_id, span_id=span_id, sampled=parent_task.sampled
+            )
         first_of_trace = Parent(trace_id=_id(16, event.task_id), span_id=None, sampled=True)
         return parent_in(event.setup) or first_of_trace
 

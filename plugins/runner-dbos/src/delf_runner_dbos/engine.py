@@ -87,16 +87,15 @@ class Workflows:
 
         @DBOS.workflow(name=TASK, max_recovery_attempts=None)
         async def task(ticket: dict[str, Any]) -> str:
-            return await _run_on(
-                loop, self._work(str(DBOS.workflow_id), Ticket(**with_user(ticket)))
-            )
+            fields = with_user(ticket)  # earlier versions stored the field `user` as `key`
+            return await _run_on(loop, self._work(str(DBOS.workflow_id), Ticket(**fields)))
 
         @DBOS.workflow(name=SCHEDULED, max_recovery_attempts=None)
         async def scheduled(at: datetime | str, context: Any) -> dict[str, Any]:
-            context = {**with_user(context), "at": str(at)}
-            return await _run_on(loop, self._fire(str(DBOS.workflow_id), context))
+            context_with_time = {**with_user(context), "at": str(at)}
+            return await _run_on(loop, self._fire(str(DBOS.workflow_id), context_with_time))
 
-        _ = task, scheduled  # registered with DBOS by name
+        _ = task, scheduled  # unused here: DBOS calls them by their registered names
 
     async def stop(self, seconds: float) -> None:
         """Stop DBOS, and disconnect from its database.

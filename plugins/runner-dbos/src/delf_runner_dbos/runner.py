@@ -300,8 +300,8 @@ class Runner:
     async def _run_task(self, record: TaskRecord) -> TaskRecord:
         """Run or resume a task, and return its record after the run.
 
-        Fail the task without running it if it lost too many runners, if its user may not run tasks
-        any more, or if its user's budget is exhausted.
+        Fail the task without running it if too many runners died during the task, if its user may
+        not run tasks any more, or if its user's budget is exhausted.
         """
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
@@ -325,7 +325,8 @@ class Runner:
     ) -> DelfError | None:
         """Return the error with which a task fails before it runs; None if the task may run.
 
-        A task must not run if it has lost too many runners, or if its user has no access.
+        A task must not run if too many runners died while they ran the task, or if its user has no
+        access.
         """
         error_of_losses = _error_of_losses(record, queue)
         if error_of_losses is not None:
@@ -537,7 +538,7 @@ class Runner:
         try:
             people = await self._journal.people()
         except JournalUnavailableError as error:
-            # JournalUnavailableError is a ConfigurationError, and callers would take it for that of
+            # JournalUnavailableError is a ConfigurationError, so callers would take the outage for
             # a user without rights.
             raise JournalFailedError(error.message, hint=error.hint) from error
         check_may_run(user, people)
@@ -775,13 +776,13 @@ def _is_due(record: TaskRecord) -> bool:
 
 
 def _error_of_losses(record: TaskRecord, queue: QueueSettings) -> DelfError | None:
-    """Return an error if an interrupted task has lost too many runners.
+    """Return an error if too many runners died while they ran an interrupted task.
 
     Without this limit, a task that kills its process would kill one runner after another.
     """
     if record.state is not TaskState.INTERRUPTED:
         return None
-    # The journal counts a loss only when the next runner claims the task.
+    # The journal counts the death of the last runner only when the next runner claims the task.
     lost_runners = record.losses + 1
     if lost_runners <= queue.losses:
         return None

@@ -236,7 +236,8 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
     firing = _run_with_schedules(ctx, run_test)
     write_result(_firing_line(firing), _firing_data(firing), as_json=as_json)
-    # The failure of a started task is no error of the test, which denies the task's changes.
+    # If a task was started, its failure is no error of this command: a task may fail only because
+    # the test denies its changes.
     has_started_no_task = not firing.task_ids
     if firing.state is TaskState.FAILED and has_started_no_task:
         ctx.exit(1)

@@ -153,7 +153,8 @@ class DbosSchedules:
 
         def delete(client: DBOSClient) -> None:
             client.delete_schedule(stored_name)
-            # Each firing has a workflow, which only submits tasks: the tasks have their own.
+            # The workflow of a firing only submits tasks. The tasks have workflows of their own,
+            # which are kept.
             firings = _firings_of(client, stored_name)
             client.delete_workflows([firing.workflow_id for firing in firings])
 
@@ -198,13 +199,13 @@ class DbosSchedules:
         return test_id
 
     async def firing(self, test_id: str) -> Firing:
-        """Return the outcome of a test of a schedule, which a person has started.
+        """Return the state of a test run, with which a person tried out a schedule.
 
         Args:
-            test_id: The id, from :meth:`test`.
+            test_id: The id of the test run, which :meth:`test` returned.
 
         Raises:
-            ConfigurationError: If there is no such firing.
+            ConfigurationError: If there is no such test run.
         """
         rows = await self._queue.call(lambda client: _workflows(client, workflow_ids=[test_id]))
         if not rows:
@@ -220,6 +221,7 @@ class DbosSchedules:
 
         rows = await self._queue.call(lambda client: _firings_of(client, stored_name, limit))
         firings = [_firing(row) for row in rows]
+        # The planned firings come before the tests, with up to ``limit`` firings of each kind.
         return sorted(firings, key=lambda firing: firing.at, reverse=True)[:limit]
 
     async def aclose(self) -> None:
@@ -285,7 +287,9 @@ async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence
 
 
 def open_schedules(project: AnyProject) -> DbosSchedules:
-    """Return the schedules of a project. Exported to other plugins as ``open_schedules``.
+    """Return the schedules of a project.
+
+    Other plugins look up this function in their plugin host, by the name ``open_schedules``.
 
     Raises:
         ConfigurationError: If DBOS's database cannot be written.
@@ -353,7 +357,8 @@ def _output(row: WorkflowStatus) -> Mapping[str, Any]:
 
 
 def _schedule(row: Any) -> Schedule:
-    stored = with_user(row["context"])
+    """Convert DBOS's row of a schedule; the row's ``context`` has the fields unknown to DBOS."""
+    stored = with_user(row["context"])  # earlier versions stored the field `user` as `key`
     context = {name: stored[name] for name in _CONTEXT_FIELDS}
     return Schedule(
         cron=row["schedule"],

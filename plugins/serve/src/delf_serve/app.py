@@ -158,8 +158,8 @@ class Application:
             ):
                 self._background_tasks.add(shared_task(work))
             self._loop_end_watcher = _LoopEndWatcher(self.agent)
-            # When the event loop is closed, asyncio cancels this task, and the task cancels the
-            # watcher, which the task awaits.
+            # When the event loop is closed, asyncio cancels this background task. The task awaits
+            # the watcher, so the watcher is cancelled too, and marks the agent's tasks resumable.
             self._background_tasks.add(shared_task(self._loop_end_watcher.wait()))
             self._started = True
             for task in self.first_tasks:

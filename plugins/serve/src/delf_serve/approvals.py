@@ -162,10 +162,11 @@ class Approvals:
 
         Raises:
             ProblemError: If the request is unknown, if the person may not make this decision, or if
-                the answer or the arguments do not fit the request.
+                the answer to a question or the edited arguments of a call are invalid.
             UnknownRequestError: If the request is not pending, for example because another decision
                 came first.
-            DelfError: If the decision does not fit the request.
+            DelfError: If a request of this kind cannot be decided so, for example a call with an
+                answer.
         """
         record = await self._find(request_id, caller, needs_whole_id=True)
         if not has_right(record, caller):

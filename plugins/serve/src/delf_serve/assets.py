@@ -61,7 +61,8 @@ def page_file(name: str, if_none_match: str = "", version: str = "") -> Response
 def _files() -> dict[str, tuple[str, bytes, str]]:
     """Load the page's files, as a mapping from name to content type, content and entity tag.
 
-    The HTML pages link to URLs that contain the result of :func:`_version`.
+    In the HTML pages, each link to a file gets the version of all files in its URL, so that
+    browsers load changed files anew.
     """
     sources = _sources()
     for name in _PAGES:

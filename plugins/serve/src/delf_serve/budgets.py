@@ -93,7 +93,7 @@ class Budgets:
         self._keys = keys
         self._journal = journal
         self._ledgers: dict[_LedgerKey, _BudgetLedger] = {}
-        self._month = ""
+        self._month = ""  # the month of these ledgers, for the limits are monthly
 
     async def ledger(
         self, caller: Caller, agent_ledger: Ledger, *, checked: bool = True
@@ -168,8 +168,8 @@ class Budgets:
             users = (caller.user,)
         elif self._keys:  # the caller is a webhook, which only budgets of teams cover
             return None
-        else:  # a server without keys: all tasks belong to its local user
-            users = None
+        else:
+            users = None  # the tasks of all users: a server without keys has only its local user
         ledger_key: _LedgerKey = ("user", caller.user)
         return await self._up_to_date_ledger(ledger_key, caller.name, lambda: users)
 
@@ -216,7 +216,7 @@ class Budgets:
         try:
             # The statistics are computed from the search index, which is brought up to date first.
             await journal.index(_INDEX_SECONDS)
-        except JournalUnavailableError:  # an outage, which is a ConfigurationError, too
+        except JournalUnavailableError:  # a subclass of ConfigurationError
             raise
         except ConfigurationError:
             raise ProblemError(501, "budgets need a journal with figures") from None

@@ -234,7 +234,7 @@ def _charged_bytes(size: int) -> int:
 
 def _user_folder(caller: Caller) -> str:
     """Return the name of a user's folder. The name is derived from an id that is never reused."""
-    # The local user of a server without keys, and a hook without a person, have only a name.
+    # A caller without an account has only a name, as on a server without API keys.
     user_id = caller.user or caller.name
     digest = hashlib.sha256(user_id.encode()).hexdigest()
     return f"key_{digest[:32]}"

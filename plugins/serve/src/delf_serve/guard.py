@@ -206,6 +206,8 @@ class Guard:
     ) -> None:
         """Refuse a request of another server's page, unless the settings allow the page's origin.
 
+        ``sender`` gets what the CORS headers of the response need.
+
         Safe methods are allowed, because the browser does not pass the response on to the page.
         """
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/").lower()
@@ -361,17 +363,17 @@ class Guard:
             return None
         return headers[header].decode("utf-8", "replace").strip()
 
-    def wrong_key(self, scope: Scope, shown: bytes) -> ProblemError:
+    def wrong_key(self, scope: Scope, key: bytes) -> ProblemError:
         """Count and log a wrong key, and return the error response.
 
         Args:
             scope: The ASGI scope of the request.
-            shown: The wrong key, which is not stored.
+            key: The wrong key, which is not stored.
         """
         client = client_of(scope.get("client"))
         client_count = self._count_wrong(f"client {client}")
         # Count the attempts by key, too: a program with an old key may run on many machines.
-        key_count = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")
+        key_count = self._count_wrong(f"key {hashlib.sha256(key).hexdigest()}")
         if client_count <= _MAX_WRONG_KEYS:
             _log.warning("a wrong API key was shown by %s, for %s", client, ascii(path_of(scope)))
         elif client_count == _MAX_WRONG_KEYS + 1:
@@ -409,6 +411,7 @@ class Guard:
         if match is None:
             return False
         name = match[1].lower().strip("[]")
+        # The names that Starlette's test client uses for the server and for itself.
         if name == "testserver" and _client_host(scope) == TEST_CLIENT:
             return True
         return is_address(name) or name in self._hosts or name.endswith(".localhost")

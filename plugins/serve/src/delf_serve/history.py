@@ -40,7 +40,7 @@ async def keep_indexing(journal: SharedJournal) -> None:
         with outage.track(DelfError):
             try:
                 unindexed_count = await journal.index(_MAX_INDEXING_SECONDS)
-            except JournalUnavailableError:  # an outage, which is a ConfigurationError, too
+            except JournalUnavailableError:  # a subclass of ConfigurationError
                 raise
             except ConfigurationError:
                 return  # the journal has no index
@@ -134,11 +134,11 @@ async def _update_index(tasks: Tasks) -> None:
     Raises:
         ProblemError: If the journal has no search.
     """
-    # Shorter than an update by keep_indexing(), because a client waits for this one.
+    # Shorter than the updates in the background, because a client waits for this update.
     max_seconds = _MAX_INDEXING_SECONDS / 4
     try:
         await tasks.journal.index(max_seconds)
-    except JournalUnavailableError:  # an outage, which is a ConfigurationError, too
+    except JournalUnavailableError:  # a subclass of ConfigurationError
         raise
     except ConfigurationError:
         raise ProblemError(

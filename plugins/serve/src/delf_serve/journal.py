@@ -32,9 +32,11 @@ class ServerJournal:
             AgentStateError: If the agent has never been started.
             ConfigurationError: If the journal cannot be shared with other processes.
         """
-        # A stopped agent has no journal. A request that is still in progress uses the kept, closed
-        # journal, whose error the application answers as a shutdown.
-        return self.look_up() if self._journal is None else self._journal
+        # Once the agent is stopped, look_up() would fail. Requests that are still in progress use
+        # the closed journal instead, and the application answers their errors as a shutdown.
+        if self._journal is not None:
+            return self._journal
+        return self.look_up()
 
     def look_up(self) -> SharedJournal:
         """Return the started agent's journal, and keep the journal for later calls of this object.

@@ -244,10 +244,7 @@ class Keys:
         return next((person for person in self._all_people if person.user == user), None)
 
     def users_of_team(self, team: str) -> frozenset[str]:
-        """Return the members of a team, as users.
-
-        Removed members are included.
-        """
+        """Return the user ids of a team's members, including removed members."""
         return frozenset(person.user for person in self._all_people if team in person.teams)
 
     def current(self, caller: Caller) -> Caller | None:
@@ -352,7 +349,7 @@ def _caller_with_all_rights(person: Person, people: Sequence[Person]) -> Caller:
     return Caller(
         name=person.name,
         rights=frozenset(person.rights),
-        digest=b"",
+        digest=b"",  # no API key
         scope=person.scope,
         uid=person.uid,
         teams=teams,

@@ -69,8 +69,8 @@ class Operations(list[Operation]):
         self,
         method: str,
         path: str,
-        right: Right | None,
         *,
+        right: Right | None,
         answer: type[BaseModel] | None = None,
         status: int | None = None,
         **more: Any,
@@ -82,7 +82,7 @@ class Operations(list[Operation]):
         Args:
             method: The HTTP method.
             path: The path with parameters in braces.
-            right: The required right.
+            right: The right that a caller needs; None if no key or login is needed.
             answer: The model of the response, if the handler's annotation does not state it.
             status: The HTTP status of success; by default 204 for handlers that return None, else
                 200.

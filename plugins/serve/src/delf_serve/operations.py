@@ -36,27 +36,27 @@ from delf_serve.problems import ProblemError
 from delf_serve.tasks.conversation_names import is_kept_by_client, shown_name, stored_name
 from delf_serve.tasks.submissions import Submitted
 
-_KEY: Final = "Idempotency-Key"
-_EVENTS: Final = "text/event-stream"
-_FILE: Final = "application/octet-stream"
+_IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
+_EVENT_STREAM_MEDIA: Final = "text/event-stream"
+_BINARY_MEDIA: Final = "application/octet-stream"
 _TASKS_OF_A_BUDGET: Final = 20
 _MAX_CONVERSATIONS: Final = 10_000
-_NOBODY: Final = ((404, "The key is of no person."),)
-_UNKNOWN: Final = ((404, "It is not known."),)
+_NO_PERSON: Final = ((404, "The key is of no person."),)
+_NOT_FOUND: Final = ((404, "It is not known."),)
 _NO_MODEL: Final = (409, "The model cannot be chosen.")
 _BUDGET_EXHAUSTED: Final = (402, "The budget of the user or a team is used up.")
 _NO_SEARCH_INDEX: Final = (501, "The journal has no search.")
 _CONFLICT: Final = (409, "It is too late, or it cannot be done now.")
-_LONG_NAME: Final = (409, "The name has more bytes than file systems take.")
-_FULL: Final = (503, "Too many streams are open.")
-_NO_SCHEDULES: Final = (
-    *_UNKNOWN,
+_NAME_TOO_LONG: Final = (409, "The name has more bytes than file systems take.")
+_TOO_MANY_STREAMS: Final = (503, "Too many streams are open.")
+_SCHEDULE_ERRORS: Final = (
+    *_NOT_FOUND,
     (409, "The agent has no project."),
     (501, "No plugin brings schedules."),
     (503, "The database of the schedules does not answer."),
 )
 _SUBMIT_STATUSES: Final = (
-    *_UNKNOWN,
+    *_NOT_FOUND,
     _BUDGET_EXHAUSTED,
     (200, "The task is over."),
     (409, "The idempotency key is another task's."),
@@ -72,18 +72,18 @@ OPERATIONS: Final = Operations()
 @OPERATIONS.add(
     "POST",
     "/run",
-    "run",
+    right="run",
     answer=s.Accepted,
     status=202,
     other_responses=_SUBMIT_STATUSES,
-    headers=(_KEY,),
+    headers=(_IDEMPOTENCY_HEADER,),
 )
 async def run(call: Call, body: s.RunRequest) -> Response:
     """Submit a task."""
     return await _submit(call, body)
 
 
-@OPERATIONS.add("GET", "/routines", "read")
+@OPERATIONS.add("GET", "/routines", right="read")
 async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
     """Return the routines of the project, with their parameters."""
     routines = await call.service.routines.list(call.caller)
@@ -94,9 +94,9 @@ async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
 @OPERATIONS.add(
     "POST",
     "/routines",
-    "decide",
+    right="decide",
     other_responses=(
-        *_UNKNOWN,
+        *_NOT_FOUND,
         (403, "The name is that of somebody else's routine."),
         (409, "The task cannot become a routine, or the saved one has changed."),
     ),
@@ -109,11 +109,11 @@ async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft
 @OPERATIONS.add(
     "POST",
     "/routines/{name}",
-    "run",
+    right="run",
     answer=s.Accepted,
     status=202,
     other_responses=_SUBMIT_STATUSES,
-    headers=(_KEY,),
+    headers=(_IDEMPOTENCY_HEADER,),
 )
 async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
     """Run a routine, as a task that calls no model."""
@@ -130,7 +130,7 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
     return await _submit(call, request, strategy=ROUTINE)
 
 
-@OPERATIONS.add("GET", "/evals", "read")
+@OPERATIONS.add("GET", "/evals", right="read")
 async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
     """Return the project's evaluation data sets; needs the permission to see all tasks."""
     evaluation_list = await evaluations.list_all(call.service.agent, call.caller)
@@ -138,7 +138,9 @@ async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
     return s.EvaluationList(evaluations=list(part), more=more)
 
 
-@OPERATIONS.add("GET", "/evals/{name}", "read", other_responses=((404, "There is no such run."),))
+@OPERATIONS.add(
+    "GET", "/evals/{name}", right="read", other_responses=((404, "There is no such run."),)
+)
 async def evaluation_report(call: Call, query: s.RunQuery) -> s.EvaluationReport:
     """Return the report of an evaluation run."""
     agent = call.service.agent
@@ -146,7 +148,7 @@ async def evaluation_report(call: Call, query: s.RunQuery) -> s.EvaluationReport
     return await evaluations.report(agent, call.caller, name, query.run)
 
 
-@OPERATIONS.add("GET", "/schedules", "read")
+@OPERATIONS.add("GET", "/schedules", right="read")
 async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
     """Return the schedules whose tasks you may see."""
     schedules = await call.service.schedules.list(call.caller)
@@ -154,13 +156,15 @@ async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
     return schedules.model_copy(update={"schedules": part, "more": more})
 
 
-@OPERATIONS.add("POST", "/schedules", "run", status=201, other_responses=_NO_SCHEDULES)
+@OPERATIONS.add("POST", "/schedules", right="run", status=201, other_responses=_SCHEDULE_ERRORS)
 async def add_schedule(call: Call, body: s.ScheduleRequest) -> s.ScheduleView:
     """Add a schedule: runners do a task at set times, or for each new item that a call returns."""
     return await call.service.schedules.add(body, call.caller)
 
 
-@OPERATIONS.add("GET", "/schedules/{schedule}/history", "read", other_responses=_NO_SCHEDULES)
+@OPERATIONS.add(
+    "GET", "/schedules/{schedule}/history", right="read", other_responses=_SCHEDULE_ERRORS
+)
 async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
     """Return the outcomes of a schedule's most recent firings."""
     firings = await call.service.schedules.history(call.path_parameter("schedule"), call.caller)
@@ -169,21 +173,23 @@ async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
 
 
 @OPERATIONS.add(
-    "POST", "/schedules/{schedule}/test", "run", status=202, other_responses=_NO_SCHEDULES
+    "POST", "/schedules/{schedule}/test", right="run", status=202, other_responses=_SCHEDULE_ERRORS
 )
 async def test_schedule(call: Call) -> s.FiringView:
     """Let a runner do the task of a schedule once, now; calls that change something are refused."""
     return await call.service.schedules.test(call.path_parameter("schedule"), call.caller)
 
 
-@OPERATIONS.add("POST", "/schedules/{schedule}/pause", "run", other_responses=_NO_SCHEDULES)
+@OPERATIONS.add(
+    "POST", "/schedules/{schedule}/pause", right="run", other_responses=_SCHEDULE_ERRORS
+)
 async def pause_schedule(call: Call, body: s.ScheduleChange) -> s.ScheduleView:
     """Pause a schedule of yours, or resume it."""
     schedules = call.service.schedules
     return await schedules.change(call.path_parameter("schedule"), call.caller, paused=body.paused)
 
 
-@OPERATIONS.add("DELETE", "/schedules/{schedule}", "run", other_responses=_NO_SCHEDULES)
+@OPERATIONS.add("DELETE", "/schedules/{schedule}", right="run", other_responses=_SCHEDULE_ERRORS)
 async def remove_schedule(call: Call) -> None:
     """Remove a schedule of yours; the tasks that it started stay."""
     await call.service.schedules.remove(call.path_parameter("schedule"), call.caller)
@@ -192,7 +198,7 @@ async def remove_schedule(call: Call) -> None:
 @OPERATIONS.add(
     "POST",
     "/hooks/{name}",
-    None,
+    right=None,
     answer=s.HookAnswer,
     status=202,
     other_responses=(
@@ -217,7 +223,9 @@ async def _submit(call: Call, request: s.RunRequest, strategy: str | None = None
     """Submit a task, and wait for the result up to the requested time."""
     idempotency_key = call.http.headers.get("idempotency-key")
     if idempotency_key is not None and not 0 < len(idempotency_key) <= 200:
-        raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
+        raise ProblemError(
+            422, f"{_IDEMPOTENCY_HEADER} has 1 to 200 characters", param=_IDEMPOTENCY_HEADER
+        )
     submitted = await call.service.tasks.submissions.submit(
         request,
         call.caller,
@@ -271,14 +279,14 @@ async def _wait_for_task(call: Call, task_id: str, seconds: float) -> s.TaskDeta
     return await call.service.tasks.views.detail(task_id, call.caller)
 
 
-@OPERATIONS.add("GET", "/tasks", "read")
+@OPERATIONS.add("GET", "/tasks", right="read")
 async def list_tasks(call: Call, query: s.TaskQuery) -> s.TaskList:
     """Return tasks, newest first."""
     tasks, last = await call.service.tasks.views.find(**query.model_dump(), caller=call.caller)
     return s.TaskList(tasks=tasks, more=last is not None, next=last)
 
 
-@OPERATIONS.add("GET", "/search", "read", other_responses=(*_UNKNOWN, _NO_SEARCH_INDEX))
+@OPERATIONS.add("GET", "/search", right="read", other_responses=(*_NOT_FOUND, _NO_SEARCH_INDEX))
 async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
     """Find tasks by their text, scripts, calls, answers and errors."""
     return await history.search(call.service.tasks, query, call.caller)
@@ -287,7 +295,7 @@ async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
 @OPERATIONS.add(
     "GET",
     "/figures",
-    "read",
+    right="read",
     answer=s.FigureList,
     second_media="text/csv",
     # The figures are computed from the journal's search index.
@@ -307,14 +315,16 @@ async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
     )
 
 
-@OPERATIONS.add("GET", "/tasks/{task_id}", "read", other_responses=_UNKNOWN)
+@OPERATIONS.add("GET", "/tasks/{task_id}", right="read", other_responses=_NOT_FOUND)
 async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
     """Return a task with its result."""
     task = await call.service.tasks.views.record(call.path_parameter("task_id"), call.caller)
     return await _wait_for_task(call, task.task_id, query.wait)
 
 
-@OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other_responses=(*_UNKNOWN, _CONFLICT))
+@OPERATIONS.add(
+    "DELETE", "/tasks/{task_id}", right="delete", other_responses=(*_NOT_FOUND, _CONFLICT)
+)
 async def delete_task(call: Call) -> None:
     """Delete a task that is not running, with its events and its files."""
     await call.service.tasks.control.remove(call.path_parameter("task_id"), call.caller)
@@ -323,10 +333,10 @@ async def delete_task(call: Call) -> None:
 @OPERATIONS.add(
     "GET",
     "/tasks/{task_id}/events",
-    "read",
-    media=_EVENTS,
+    right="read",
+    media=_EVENT_STREAM_MEDIA,
     frames="Event",
-    other_responses=(*_UNKNOWN, (204, "There are no further events."), _FULL),
+    other_responses=(*_NOT_FOUND, (204, "There are no further events."), _TOO_MANY_STREAMS),
     headers=("Last-Event-ID",),
 )
 async def task_events(call: Call, query: s.EventQuery) -> Response:
@@ -344,14 +354,16 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
     return EventStreamResponse(call, call.service.streams.events(task.task_id, after))
 
 
-@OPERATIONS.add("GET", "/tasks/{task_id}/prompts", "read", other_responses=_UNKNOWN)
+@OPERATIONS.add("GET", "/tasks/{task_id}/prompts", right="read", other_responses=_NOT_FOUND)
 async def list_prompts(call: Call, query: s.PageQuery) -> s.PromptList:
     """List a task's model calls: messages, answer and cost of each."""
     name = call.path_parameter("task_id")
     return await call.service.tasks.views.prompts(name, call.caller, query.limit, query.offset)
 
 
-@OPERATIONS.add("POST", "/tasks/{task_id}/cancel", "run", other_responses=(*_UNKNOWN, _CONFLICT))
+@OPERATIONS.add(
+    "POST", "/tasks/{task_id}/cancel", right="run", other_responses=(*_NOT_FOUND, _CONFLICT)
+)
 async def cancel_task(call: Call) -> s.Cancelled:
     """Stop a task."""
     task_id, cancelled = await call.service.tasks.control.cancel(
@@ -363,9 +375,9 @@ async def cancel_task(call: Call) -> s.Cancelled:
 @OPERATIONS.add(
     "POST",
     "/tasks/{task_id}/resume",
-    "run",
+    right="run",
     status=202,
-    other_responses=(*_UNKNOWN, _CONFLICT, _BUDGET_EXHAUSTED),
+    other_responses=(*_NOT_FOUND, _CONFLICT, _BUDGET_EXHAUSTED),
 )
 async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     """Resume a task that was interrupted, or that ended at its timeout or budget."""
@@ -378,10 +390,10 @@ async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
 @OPERATIONS.add(
     "POST",
     "/tasks/{task_id}/again",
-    "run",
+    right="run",
     answer=s.Accepted,
     status=202,
-    other_responses=(*_UNKNOWN, _BUDGET_EXHAUSTED, (200, "The task is over."), _CONFLICT),
+    other_responses=(*_NOT_FOUND, _BUDGET_EXHAUSTED, (200, "The task is over."), _CONFLICT),
 )
 async def run_again(call: Call, body: s.AgainRequest) -> Response:
     """Repeat a task with the same files, answer type and conversation."""
@@ -394,9 +406,9 @@ async def run_again(call: Call, body: s.AgainRequest) -> Response:
 @OPERATIONS.add(
     "POST",
     "/tasks/{task_id}/fork",
-    "run",
+    right="run",
     status=202,
-    other_responses=(*_UNKNOWN, _NO_MODEL, _BUDGET_EXHAUSTED),
+    other_responses=(*_NOT_FOUND, _NO_MODEL, _BUDGET_EXHAUSTED),
 )
 async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
     """Start a new task that repeats another task from one of its events."""
@@ -405,7 +417,9 @@ async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
     return await tasks.views.view(name, call.caller)
 
 
-@OPERATIONS.add("GET", "/tasks/{task_id}/compare/{other_id}", "read", other_responses=_UNKNOWN)
+@OPERATIONS.add(
+    "GET", "/tasks/{task_id}/compare/{other_id}", right="read", other_responses=_NOT_FOUND
+)
 async def compare_tasks(call: Call) -> s.Comparison:
     """Compare two tasks: figures, scripts, calls, answers."""
     one = call.path_parameter("task_id")
@@ -413,7 +427,14 @@ async def compare_tasks(call: Call) -> s.Comparison:
     return await history.compare(call.service.tasks, one, other, call.caller)
 
 
-@OPERATIONS.add("GET", "/events", "read", media=_EVENTS, frames="Task", other_responses=(_FULL,))
+@OPERATIONS.add(
+    "GET",
+    "/events",
+    right="read",
+    media=_EVENT_STREAM_MEDIA,
+    frames="Task",
+    other_responses=(_TOO_MANY_STREAMS,),
+)
 async def changes(call: Call) -> Response:
     """Stream tasks as server-sent events whenever they change."""
     return EventStreamResponse(call, call.service.streams.changes(call.caller))
@@ -425,9 +446,9 @@ async def changes(call: Call) -> Response:
 @OPERATIONS.add(
     "GET",
     "/tasks/{task_id}/files/{name}",
-    "read",
-    media=_FILE,
-    other_responses=(*_UNKNOWN, (410, "It is not on this machine any more.")),
+    right="read",
+    media=_BINARY_MEDIA,
+    other_responses=(*_NOT_FOUND, (410, "It is not on this machine any more.")),
 )
 async def get_file(call: Call) -> Response:
     """Return a file that a task created."""
@@ -440,7 +461,7 @@ async def get_file(call: Call) -> Response:
         raise ProblemError(410, "the file is not on this machine any more")
     return FileResponse(
         path,
-        media_type=mimetypes.guess_type(name)[0] or _FILE,
+        media_type=mimetypes.guess_type(name)[0] or _BINARY_MEDIA,
         headers={
             "content-disposition": f"attachment; filename*=utf-8''{quote(name, safe='')}",
             # The file may be a page with scripts, which must not act for the logged-in person.
@@ -450,21 +471,26 @@ async def get_file(call: Call) -> Response:
 
 
 @OPERATIONS.add(
-    "POST", "/files", "run", status=201, request_media=_FILE, other_responses=(_LONG_NAME,)
+    "POST",
+    "/files",
+    right="run",
+    status=201,
+    request_media=_BINARY_MEDIA,
+    other_responses=(_NAME_TOO_LONG,),
 )
 async def send_file(call: Call, query: s.FileQuery) -> s.Stored:
     """Upload a file, which tasks can then use by its id."""
     return await call.service.uploads.store(call.caller, query.name, call.chunks())
 
 
-@OPERATIONS.add("GET", "/files", "run")
+@OPERATIONS.add("GET", "/files", right="run")
 async def list_files(call: Call, query: s.PageQuery) -> s.StoredList:
     """Return the files that the caller has uploaded, newest first."""
     files, more = page_of(await call.service.uploads.list(call.caller), query)
     return s.StoredList(files=files, more=more)
 
 
-@OPERATIONS.add("DELETE", "/files/{file_id}", "run", other_responses=_UNKNOWN)
+@OPERATIONS.add("DELETE", "/files/{file_id}", right="run", other_responses=_NOT_FOUND)
 async def delete_file(call: Call) -> None:
     """Remove a file that the caller has uploaded."""
     await call.service.uploads.remove(call.caller, call.path_parameter("file_id"))
@@ -476,25 +502,27 @@ async def delete_file(call: Call) -> None:
 # because people without the right `decide` may answer the questions of their own tasks.
 
 
-@OPERATIONS.add("GET", "/approvals", "read")
+@OPERATIONS.add("GET", "/approvals", right="read")
 async def list_approvals(call: Call, query: s.RequestQuery) -> s.RequestList:
     """Return approval requests and questions, the pending ones by default."""
     return await call.service.approvals.list(call.caller, **query.model_dump())
 
 
-@OPERATIONS.add("GET", "/waiting", "read")
+@OPERATIONS.add("GET", "/waiting", right="read")
 async def count_waiting(call: Call) -> s.WaitingCount:
     """Return the number of approval requests that wait for the caller."""
     return await call.service.approvals.waiting(call.caller)
 
 
-@OPERATIONS.add("GET", "/approvals/{request_id}", "read", other_responses=_UNKNOWN)
+@OPERATIONS.add("GET", "/approvals/{request_id}", right="read", other_responses=_NOT_FOUND)
 async def get_approval(call: Call) -> s.Request:
     """Return a request with everything needed to decide it."""
     return await call.service.approvals.detail(call.path_parameter("request_id"), call.caller)
 
 
-@OPERATIONS.add("POST", "/approvals/{request_id}", "read", other_responses=(*_UNKNOWN, _CONFLICT))
+@OPERATIONS.add(
+    "POST", "/approvals/{request_id}", right="read", other_responses=(*_NOT_FOUND, _CONFLICT)
+)
 async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
     """Decide a request: approve, reject, edit, or state that the call already happened."""
     return await call.service.approvals.decide(
@@ -503,7 +531,10 @@ async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
 
 
 @OPERATIONS.add(
-    "POST", "/approvals/{request_id}/comments", "read", other_responses=(*_UNKNOWN, _CONFLICT)
+    "POST",
+    "/approvals/{request_id}/comments",
+    right="read",
+    other_responses=(*_NOT_FOUND, _CONFLICT),
 )
 async def comment(call: Call, body: s.CommentRequest) -> s.Request:
     """Comment on a pending request. Comments are for people; the model does not get them."""
@@ -513,7 +544,10 @@ async def comment(call: Call, body: s.CommentRequest) -> s.Request:
 
 
 @OPERATIONS.add(
-    "POST", "/approvals/{request_id}/assignee", "read", other_responses=(*_UNKNOWN, _CONFLICT)
+    "POST",
+    "/approvals/{request_id}/assignee",
+    right="read",
+    other_responses=(*_NOT_FOUND, _CONFLICT),
 )
 async def assign(call: Call, body: s.AssigneeRequest) -> s.Request:
     """Assign a request to a person who may approve it; other people may still decide."""
@@ -521,20 +555,22 @@ async def assign(call: Call, body: s.AssigneeRequest) -> s.Request:
     return await call.service.approvals.assign(name, body.person, call.caller, call.via)
 
 
-@OPERATIONS.add("GET", "/approvals/{request_id}/assignable", "read", other_responses=_UNKNOWN)
+@OPERATIONS.add(
+    "GET", "/approvals/{request_id}/assignable", right="read", other_responses=_NOT_FOUND
+)
 async def list_assignable(call: Call) -> s.AssignableList:
     """List the people to whom a request can be assigned."""
     return await call.service.approvals.assignable(call.path_parameter("request_id"), call.caller)
 
 
-@OPERATIONS.add("GET", "/remembered", "read")
+@OPERATIONS.add("GET", "/remembered", right="read")
 async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
     """Return the remembered approvals, which approve later calls until they are revoked."""
     decisions, more = page_of(await call.service.approvals.remembered(call.caller), query)
     return s.RememberedList(remembered=decisions, more=more)
 
 
-@OPERATIONS.add("DELETE", "/remembered/{request_id}", "decide", other_responses=_UNKNOWN)
+@OPERATIONS.add("DELETE", "/remembered/{request_id}", right="decide", other_responses=_NOT_FOUND)
 async def revoke(call: Call) -> s.Remembered:
     """Revoke a remembered approval."""
     return await call.service.approvals.revoke(call.path_parameter("request_id"), call.caller)
@@ -543,47 +579,52 @@ async def revoke(call: Call) -> s.Remembered:
 # -- people -----------------------------------------------------------------------------------
 
 
-@OPERATIONS.add("GET", "/people", "people")
+@OPERATIONS.add("GET", "/people", right="people")
 async def list_people(call: Call, query: s.PageQuery) -> s.PersonList:
     """List the people of the server, including removed people."""
     return await staff.everybody(call, query)
 
 
-@OPERATIONS.add("POST", "/people", "people", other_responses=(_CONFLICT,))
+@OPERATIONS.add("POST", "/people", right="people", other_responses=(_CONFLICT,))
 async def keep_person(call: Call, body: s.PersonRequest) -> s.PersonMade:
     """Add or change a person, or create a key for a person."""
     return await staff.add_or_change(call, body)
 
 
-@OPERATIONS.add("DELETE", "/people/{person}", "people", other_responses=(*_UNKNOWN, _CONFLICT))
+@OPERATIONS.add(
+    "DELETE", "/people/{person}", right="people", other_responses=(*_NOT_FOUND, _CONFLICT)
+)
 async def remove_person(call: Call) -> None:
     """Remove a person with all keys and sessions."""
     await staff.remove(call, call.path_parameter("person"))
 
 
 @OPERATIONS.add(
-    "DELETE", "/people/{person}/keys/{label}", "people", other_responses=(*_UNKNOWN, _CONFLICT)
+    "DELETE",
+    "/people/{person}/keys/{label}",
+    right="people",
+    other_responses=(*_NOT_FOUND, _CONFLICT),
 )
 async def remove_key(call: Call) -> None:
     """Revoke a key of a person."""
     await staff.remove_key(call, call.path_parameter("person"), call.path_parameter("label"))
 
 
-@OPERATIONS.add("GET", "/people/{person}/sessions", "people", other_responses=_UNKNOWN)
+@OPERATIONS.add("GET", "/people/{person}/sessions", right="people", other_responses=_NOT_FOUND)
 async def sessions_of_person(call: Call) -> s.LoginList:
     """List the sessions in which a person is logged in to the server's web page."""
     return await staff.sessions(call, call.path_parameter("person"))
 
 
 @OPERATIONS.add(
-    "DELETE", "/people/{person}/sessions/{session_id}", "people", other_responses=_UNKNOWN
+    "DELETE", "/people/{person}/sessions/{session_id}", right="people", other_responses=_NOT_FOUND
 )
 async def end_session_of_person(call: Call) -> None:
     """End a session of a person."""
     await staff.end_session(call, call.path_parameter("person"), call.path_parameter("session_id"))
 
 
-@OPERATIONS.add("GET", "/audit", "people", answer=s.AuditList, second_media="text/csv")
+@OPERATIONS.add("GET", "/audit", right="people", answer=s.AuditList, second_media="text/csv")
 async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
     """List decisions on requests, changes to people's accounts, and logins, newest first."""
     entries = await staff.audit(call, query)
@@ -597,13 +638,13 @@ async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
     )
 
 
-@OPERATIONS.add("GET", "/notices", "read", other_responses=_NOBODY)
+@OPERATIONS.add("GET", "/notices", right="read", other_responses=_NO_PERSON)
 async def get_notices(call: Call) -> s.NoticesView:
     """Return which notices the caller gets, and through which channels."""
     return _notices_of(call, _own_person(call))
 
 
-@OPERATIONS.add("POST", "/notices", "read", other_responses=(*_NOBODY, _CONFLICT))
+@OPERATIONS.add("POST", "/notices", right="read", other_responses=(*_NO_PERSON, _CONFLICT))
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     """Choose which notices the caller gets, and through which channels."""
     name = _own_person(call).name
@@ -734,7 +775,7 @@ async def _listed_conversations(
         count *= 8
 
 
-@OPERATIONS.add("GET", "/conversations", "read")
+@OPERATIONS.add("GET", "/conversations", right="read")
 async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationList:
     """Return conversations, newest first."""
     chat: Any = call.service.agent.chat
@@ -755,7 +796,7 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
     return s.ConversationList(conversations=views, more=more)
 
 
-@OPERATIONS.add("GET", "/conversations/{conversation_id}", "read", other_responses=_UNKNOWN)
+@OPERATIONS.add("GET", "/conversations/{conversation_id}", right="read", other_responses=_NOT_FOUND)
 async def get_conversation(call: Call, query: s.MessageQuery) -> s.ConversationDetail:
     """Return the messages of a conversation."""
     name = await _find_conversation(call)
@@ -768,7 +809,9 @@ async def get_conversation(call: Call, query: s.MessageQuery) -> s.ConversationD
     )
 
 
-@OPERATIONS.add("DELETE", "/conversations/{conversation_id}", "delete", other_responses=_UNKNOWN)
+@OPERATIONS.add(
+    "DELETE", "/conversations/{conversation_id}", right="delete", other_responses=_NOT_FOUND
+)
 async def delete_conversation(call: Call) -> None:
     """Delete a conversation."""
     name = await _find_conversation(call)
@@ -796,7 +839,7 @@ async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[C
 # -- sessions ---------------------------------------------------------------------------------
 
 
-@OPERATIONS.add("GET", "/sessions", "read")
+@OPERATIONS.add("GET", "/sessions", right="read")
 async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
     """List the sessions in which the caller is logged in to the server's web page."""
     logins, more = page_of(await call.service.sessions.of(call.caller), query)
@@ -805,7 +848,7 @@ async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
     return s.LoginList(sessions=sessions, more=more)
 
 
-@OPERATIONS.add("DELETE", "/sessions/{session_id}", "read", other_responses=_UNKNOWN)
+@OPERATIONS.add("DELETE", "/sessions/{session_id}", right="read", other_responses=_NOT_FOUND)
 async def end_session(call: Call) -> None:
     """End one of your sessions."""
     _require_all_rights(call)
@@ -816,14 +859,14 @@ async def end_session(call: Call) -> None:
 
 
 # Load balancers may add any query parameters to /health and /ready.
-@OPERATIONS.add("GET", "/health", None, any_query=True)
+@OPERATIONS.add("GET", "/health", right=None, any_query=True)
 async def health(_call: Call) -> s.Health:
     """Report that the process runs."""
     return s.Health(ok=True)
 
 
 @OPERATIONS.add(
-    "GET", "/ready", None, any_query=True, other_responses=((503, "No task can begin."),)
+    "GET", "/ready", right=None, any_query=True, other_responses=((503, "No task can begin."),)
 )
 async def ready(call: Call) -> s.Health:
     """Report whether a task could start: journal, models, connections and sandbox are checked."""
@@ -831,7 +874,9 @@ async def ready(call: Call) -> s.Health:
     return s.Health(ok=True)
 
 
-@OPERATIONS.add("GET", "/budget", "read", other_responses=((404, "The agent has no budget."),))
+@OPERATIONS.add(
+    "GET", "/budget", right="read", other_responses=((404, "The agent has no budget."),)
+)
 async def budget(call: Call) -> s.Budget:
     """Return the agent's budget, and the newest tasks that had costs."""
     budget = budget_of(call, call.caller)
@@ -872,7 +917,7 @@ def budget_of(call: Call, caller: Caller) -> s.Budget | None:
     return s.Budget(limit_usd=limit, cost_usd=total, left_usd=remaining, tasks=newest)
 
 
-@OPERATIONS.add("GET", "/metrics", "read", media="text/plain")
+@OPERATIONS.add("GET", "/metrics", right="read", media="text/plain")
 async def metrics(call: Call) -> Response:
     """Return metrics for Prometheus."""
     if call.caller.visible_users is not None:
@@ -881,7 +926,7 @@ async def metrics(call: Call) -> Response:
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@OPERATIONS.add("GET", "/openapi.json", "read")
+@OPERATIONS.add("GET", "/openapi.json", right="read")
 async def openapi(call: Call) -> Response:
     """Return the OpenAPI document of this server."""
     root = call.http.scope.get("root_path", "")

@@ -23,13 +23,13 @@ PAGE_OPERATIONS: Final = Operations()
 """The operations that only the server's web page uses; the OpenAPI document omits them."""
 
 
-@PAGE_OPERATIONS.add("GET", "/docs", "read")
+@PAGE_OPERATIONS.add("GET", "/docs", right="read")
 async def docs(_call: Call) -> Response:
     """Return the API documentation as a web page."""
     return page_file("docs.html")
 
 
-@PAGE_OPERATIONS.add("POST", "/login", None, answer=s.Session)
+@PAGE_OPERATIONS.add("POST", "/login", right=None, answer=s.Session)
 async def login(call: Call, body: s.LoginRequest) -> Response:
     """Start a session."""
     service = call.service
@@ -44,18 +44,19 @@ async def login(call: Call, body: s.LoginRequest) -> Response:
     return response
 
 
-@PAGE_OPERATIONS.add("GET", oidc.BEGIN, None, status=303)
+@PAGE_OPERATIONS.add("GET", oidc.BEGIN, right=None, status=303)
 async def begin_oidc(call: Call) -> Response:
     """Start a login by OpenID Connect, with a redirect to the provider."""
     url, cookie = await _oidc(call).begin()
     response = RedirectResponse(url, 303)
-    # The browser sends no strict cookie when the provider's site redirects it back.
+    # With SameSite=strict, the browser would not send the cookie when the provider's site
+    # redirects the browser back to this server.
     options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
     response.set_cookie(oidc.COOKIE, quote(cookie), max_age=oidc.LOGIN_SECONDS, **options)
     return response
 
 
-@PAGE_OPERATIONS.add("GET", oidc.CALLBACK, None, status=303, any_query=True)
+@PAGE_OPERATIONS.add("GET", oidc.CALLBACK, right=None, status=303, any_query=True)
 async def finish_oidc(call: Call) -> Response:
     """Complete a login by OpenID Connect, and start a session."""
     cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
@@ -73,7 +74,7 @@ async def finish_oidc(call: Call) -> Response:
     return response
 
 
-@PAGE_OPERATIONS.add("POST", "/logout", "read", status=204)
+@PAGE_OPERATIONS.add("POST", "/logout", right="read", status=204)
 async def logout(call: Call) -> Response:
     """End the caller's session."""
     if call.cookie is not None:
@@ -83,7 +84,7 @@ async def logout(call: Call) -> Response:
     return response
 
 
-@PAGE_OPERATIONS.add("GET", "/session", None)
+@PAGE_OPERATIONS.add("GET", "/session", right=None)
 async def session(call: Call) -> s.Session:
     """Return the session of the caller."""
     caller: Caller | None = call.http.scope.get("delf.caller")

@@ -78,7 +78,7 @@ class ServedPeople:
 def people_tasks(project: AnyProject, journal: SharedJournal) -> ServedPeople:
     """Return the object that enforces people's budgets and sends notices when their tasks end.
 
-    Exported to other plugins as ``people_tasks``.
+    Other plugins look up this function in their plugin host, by the name ``people_tasks``.
     """
     with using_environ(project.environ):
         settings = settings_of(dict(project.plugin_options.get(NAME, {})))

@@ -71,7 +71,7 @@ class Routines:
 
     async def _view(self, routine: Any, caller: Caller) -> s.RoutineView:
         """Return a routine with its most recent runs and the costs that the runs avoided."""
-        task_start = f"{routine.name}("  # the text of a run's task
+        task_start = f"{routine.name}("  # the text of a run's task begins so: NAME(ARGUMENTS)
         runs, _ = await self._views.find(text=task_start, limit=_MAX_COUNTED_RUNS, caller=caller)
         # find() also returns tasks that have the text in another place.
         runs = [run for run in runs if run.task.startswith(task_start)]
@@ -204,7 +204,7 @@ def _errors_as_conflicts() -> Generator[None]:
     try:
         yield
     except SERVICE_ERRORS:
-        raise  # the response will not contain the message
+        raise  # not as a 409: these messages may name the machine, and are only logged
     except DelfError as error:
         raise ProblemError(409, error.message) from None
 

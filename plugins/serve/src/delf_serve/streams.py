@@ -61,19 +61,21 @@ GATHER_SECONDS: Final = 0.2
 
 
 def frame(event: Event, state: TaskState) -> bytes:
-    """Encode an event as a server-sent event. Its id is the event's number, for reconnection.
+    """Encode an event as a server-sent event with the event's number as the id.
+
+    A client that reconnects sends the last id, and gets the events after that number.
 
     Args:
         event: The event.
         state: The task's state after the event.
     """
     if isinstance(event, ModelCalled) and event.prompt is not None:
-        event = replace(event, prompt=None)  # GET /tasks/{id}/prompts has it
+        event = replace(event, prompt=None)  # long; clients get prompts at GET /tasks/{id}/prompts
     data = encode(event)
     if isinstance(event, ApprovalRequested):
         # The facts about the request as sentences, which clients show to the person who decides.
         data["data"]["facts"] = facts_data(event)
-    # A vote, a comment or an assignment has one fact of its own.
+    # A sentence about a vote, a comment or an assignment.
     elif (fact := reaction_fact(event)) is not None:
         data["data"]["fact"] = fact.data()
     if event.headline:

@@ -73,7 +73,9 @@ class Workers(Connection[WorkersSettings]):
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
-        self.registry = Registry(*self.settings.places("folders", FOLDER), current_trust())
+        # Without configured folders, workers are in the project's default folder.
+        folders, folder_to_trust = self.settings.places("folders", FOLDER)
+        self.registry = Registry(folders, folder_to_trust, current_trust())
         self.caller: WorkerDefinition | None = None
         """The worker that uses this connection; None for the agent itself."""
         self.pattern_groups: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
@@ -119,7 +121,10 @@ class Workers(Connection[WorkersSettings]):
         return workers
 
     async def context(self, task: str) -> str | None:
-        """Describe the workers that scripts can call, one line each, for the prompt."""
+        """Describe the workers that scripts can call, one line each, for the prompt.
+
+        Return None if the configuration does not allow the action ``call``.
+        """
         actions = actions_of(type(self), self, self.name)
         call_action = next(action for action in actions if action.name == "call")
         if not is_allowed(self.allow, call_action):
@@ -292,8 +297,8 @@ class Workers(Connection[WorkersSettings]):
                 retry_count=definition.limits.retries,
                 rerun_count=definition.limits.reruns,
                 output=definition.result,
-                # The text is an argument of this call or a fixed text, so the child task trusts it
-                # as much as the call's arguments.
+                # "own": no text from outside. The task's text is an argument of this call, and the
+                # arguments of a call are checked for texts from outside before the call is made.
                 trust="own",
             )
         finally:
@@ -353,8 +358,9 @@ class Workers(Connection[WorkersSettings]):
         _check_maker_has(names, {} if context is None else context.tools)
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in names:
-            # The new worker may call the workers that its maker may call. The file has only the
-            # maker's own patterns, because for_worker() adds the inherited ones at each call.
+            # The new worker may call the workers that its maker may call. The file gets only the
+            # patterns of the maker's own file: whenever the new worker is called, for_worker()
+            # adds the patterns of the maker's maker, and so on.
             own_patterns_of_maker = self.pattern_groups[0]
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
             settings["workers"] = {"allow_workers": list(own_patterns_of_maker)}

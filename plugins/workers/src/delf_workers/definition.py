@@ -281,7 +281,7 @@ def from_front_matter(
     table["connections"] = _connection_settings(front, table)
     if not front.text:
         raise front.error("there are no instructions after the front matter")
-    # Only the code below may set these fields, so they are unknown in a file.
+    # The code below sets these fields of WorkerDefinition; a file may not contain them.
     for key in _INTERNAL_FIELDS:
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known_keys())

@@ -118,7 +118,7 @@ def parse(path: Path, text: str) -> FrontMatter:
     line_numbers: dict[tuple[str, ...], int] = {}
     table = _load(path, head, line_numbers)
     body_lines = lines[end:]
-    text_line = end + 1
+    text_line = end + 1  # after the loop, the number of the first line that is not blank
     for line in body_lines:
         if line.strip():
             break

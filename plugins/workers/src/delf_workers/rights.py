@@ -135,8 +135,8 @@ class Workshop(Generic[W]):
         """Return the agent's connection with a name, or else create a connection.
 
         Args:
-            name: A name with dots is the import path of a class. Any other name is that of a
-                section in ``delf.toml``; if there is no such section, that of a connection type.
+            name: A name with dots is the import path of a class. Any other name refers to a section
+                in ``delf.toml`` or, without such a section, to a connection type.
             where: The place of the name in the worker's file, for errors.
         """
         if name in self.tools:
@@ -161,7 +161,7 @@ class Workshop(Generic[W]):
                 names = ", ".join(tools)
                 raise ConfigurationError(f"{where}.{name}: tools.py has no {name!r}; {names}")
             is_pre_approved = _is_pre_approved(options, f"{where}.{name}")
-            # Copy the function, because each worker may set its own approval for it.
+            # A copy, because other workers may list the function with another pre_approved.
             tool = copy.copy(tools[name])
             if is_pre_approved:
                 tool.confirm = False

@@ -190,7 +190,9 @@ class _ModelCallReporter:
         events.append(event)
         if isinstance(event, ModelCalled):
             return
-        for model_call in prompts_of(events):  # from all events: a prompt continues earlier ones
+        # A model call's event has only what its prompt adds to the previous prompt, so the earlier
+        # events are needed, too.
+        for model_call in prompts_of(events):
             if model_call.number == event.number:
                 self._callback(self._worker_names[event.task_id], model_call)
 

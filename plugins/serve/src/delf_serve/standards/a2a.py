@@ -19,7 +19,7 @@ RPC: Final = "/a2a"
 _CARD: Final = "/.well-known/agent-card.json"
 
 
-@A2A.add("GET", _CARD, "read")
+@A2A.add("GET", _CARD, right="read")
 async def agent_card(call: Call) -> Response:
     """Return the card that describes this agent to other agents."""
     _require_package()
@@ -30,7 +30,7 @@ async def agent_card(call: Call) -> Response:
     return JSONResponse(agent_card_to_dict(await card_of(call, RPC)))
 
 
-@A2A.add("POST", RPC, "read", request_media="*/*", any_query=True)
+@A2A.add("POST", RPC, right="read", request_media="*/*", any_query=True)
 async def a2a_request(call: Call) -> Response:
     """Answer an A2A request of another agent."""
     _require_package()

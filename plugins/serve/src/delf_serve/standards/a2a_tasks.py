@@ -331,11 +331,13 @@ class A2ATasks(RequestHandler):
         pending = task_outcome.pending_request
         status = pb.TaskStatus(state=_STATES[detail.state])
         if pending is not None:
-            name = pending.request_id
-            is_question = pending.record.requested.is_question
-            approval_reply = f"answer {name}: ANSWER" if is_question else f"approve {name}"
-            replies = f"`{approval_reply}` or `reject {name}: REASON`"
-            status.message.CopyFrom(_message(name, f"{pending.text}\n(Here: {replies}.)"))
+            request_id = pending.request_id
+            if pending.record.requested.is_question:
+                positive_reply = f"answer {request_id}: ANSWER"
+            else:
+                positive_reply = f"approve {request_id}"
+            replies = f"`{positive_reply}` or `reject {request_id}: REASON`"
+            status.message.CopyFrom(_message(request_id, f"{pending.text}\n(Here: {replies}.)"))
         elif detail.state is TaskState.FAILED:
             status.message.CopyFrom(
                 _message(f"{detail.task_id}_end", task_outcome.text(self._call))

@@ -88,7 +88,7 @@ class RunInput(CamelBody):
     forwarded_props: dict[str, Any] | None = None
 
 
-@AG_UI.add("POST", "/ag-ui", "run")
+@AG_UI.add("POST", "/ag-ui", right="run")
 async def run_agent(call: Call, body: RunInput) -> Response:
     """Start a task for the last message, and stream its progress as AG-UI events."""
     task_id, after = await _start_or_continue(call, body)
@@ -119,7 +119,8 @@ async def _decide_interrupts(call: Call, answers: Sequence[Resume]) -> tuple[str
     A cancelled interrupt rejects its request.
 
     Returns:
-        The id of the task, and the number of the event that recorded the latest of the requests.
+        The id of the task, and the number of the event with the latest of the requests: the client
+        has the events up to this request.
     """
     task_id = ""
     after = 0

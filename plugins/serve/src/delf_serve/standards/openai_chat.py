@@ -96,7 +96,7 @@ class ChatBody(ClientBody):
         return forced_function(self.tools or (), self.tool_choice, ignored_name=DECIDE_FUNCTION)
 
 
-@CHAT.add("GET", "/v1/models", "read")
+@CHAT.add("GET", "/v1/models", right="read")
 async def list_models(call: Call) -> Response:
     """List what a client can choose as its model: the agent, its further models, its workers."""
     created = int(time.time())
@@ -107,7 +107,7 @@ async def list_models(call: Call) -> Response:
     return response_of_json({"object": "list", "data": data})
 
 
-@CHAT.add("GET", "/v1/models/{name}", "read")
+@CHAT.add("GET", "/v1/models/{name}", right="read")
 async def get_model(call: Call) -> Response:
     """Return a model by its name."""
     name = call.path_parameter("name")
@@ -121,7 +121,7 @@ async def get_model(call: Call) -> Response:
     )
 
 
-@CHAT.add("POST", "/v1/chat/completions", "run")
+@CHAT.add("POST", "/v1/chat/completions", right="run")
 async def chat_completions(call: Call, body: ChatBody) -> Response:
     """Run a task for the last message, and return the answer or a question as a completion."""
     if body.n not in (None, 1):

@@ -79,7 +79,7 @@ class ResponseBody(ClientBody):
         return forced_function(described, self.tool_choice)
 
 
-@RESPONSES.add("POST", "/v1/responses", "run")
+@RESPONSES.add("POST", "/v1/responses", right="run")
 async def create_response(call: Call, body: ResponseBody) -> Response:
     """Run a task for the input, and return the answer or a question as a response."""
     task_id = await _start_or_continue(call, body)
@@ -89,7 +89,7 @@ async def create_response(call: Call, body: ResponseBody) -> Response:
     return response_of_json(_response(call, body, task_outcome))
 
 
-@RESPONSES.add("GET", "/v1/responses/{response_id}", "read", any_query=True)
+@RESPONSES.add("GET", "/v1/responses/{response_id}", right="read", any_query=True)
 async def get_response(call: Call) -> Response:
     """Return a task's current state as a response."""
     task_id, _ = _parse_response_id(call.path_parameter("response_id"))
@@ -97,7 +97,7 @@ async def get_response(call: Call) -> Response:
     return response_of_json(_response(call, body=None, task_outcome=task_outcome))
 
 
-@RESPONSES.add("POST", "/v1/responses/{response_id}/cancel", "run")
+@RESPONSES.add("POST", "/v1/responses/{response_id}/cancel", right="run")
 async def cancel_response(call: Call) -> Response:
     """Stop the task that ``POST /v1/responses`` has started for a response."""
     task_id, _ = _parse_response_id(call.path_parameter("response_id"))
@@ -124,7 +124,8 @@ async def _start_or_continue(call: Call, body: ResponseBody) -> str:
         is_reply = await _handle_reply(call, detail, decision_count, turn.user_message)
         if is_reply or is_continue(turn.user_message):
             return previous_task
-    # A client may also send all earlier messages. The last of them may name an approval request.
+    # A client may also send all earlier messages. The assistant's last message may then contain
+    # an approval request, which the user's message decides.
     continued_task = await continue_task(call, turn)
     if continued_task is not None:
         return continued_task
@@ -203,8 +204,9 @@ def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> d
     """Convert a task to a response. The output is empty while the task runs."""
     detail = task_outcome.detail
     used = task_outcome.usage
-    is_over = detail.is_terminal or task_outcome.pending_request is not None
-    status = "completed" if is_over else "in_progress"
+    # A task that waits for a person completes its response: the output then has the request.
+    is_completed = detail.is_terminal or task_outcome.pending_request is not None
+    status = "completed" if is_completed else "in_progress"
     error = None
     if detail.state is TaskState.STOPPED:
         status = "cancelled"
@@ -216,7 +218,7 @@ def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> d
         "created_at": int(detail.started_at),
         "status": status,
         "error": error,
-        "output": _items(call, body, task_outcome) if is_over else [],
+        "output": _items(call, body, task_outcome) if is_completed else [],
         "usage": {
             "input_tokens": used.input_tokens,
             "input_tokens_details": {"cached_tokens": used.cached_tokens},
@@ -228,17 +230,17 @@ def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> d
     }
 
 
-def _head(creation: ResponseBody | None, task_id: str, decided: int) -> dict[str, Any]:
+def _head(creation: ResponseBody | None, task_id: str, decision_count: int) -> dict[str, Any]:
     """Return the fields of a response that do not depend on the task's outcome.
 
     Args:
         creation: The body of the client's request that creates the response; None if the client
             asks for an existing response.
         task_id: The id of the task.
-        decided: The number of the task's decisions, which is part of the response's id.
+        decision_count: The number of the task's decisions, which is part of the response's id.
     """
     return {
-        "id": f"{_PREFIX}{task_id.removeprefix(_TASK)}_{decided}",
+        "id": f"{_PREFIX}{task_id.removeprefix(_TASK)}_{decision_count}",
         "object": "response",
         "created_at": int(time.time()),
         "model": "delf" if creation is None else creation.model,
@@ -332,6 +334,8 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
                         yield encoded_event
                     response = _response(call, body, item)
                     output_items = response["output"]
+                    # In the output, the reasoning comes first. So count the other items from the
+                    # number of reasoning items on.
                     response["output"] = [*reasoning.items, *output_items]
                     for index, output_item in enumerate(output_items, len(reasoning.items)):
                         for encoded_event in _item_events(event, index, output_item):
@@ -373,7 +377,7 @@ class _Reasoning:
         return {"id": self._id, "type": "reasoning", "summary": [*parts]}
 
     def add(self, line: str) -> Iterator[bytes]:
-        """Yield the events that add a line; the first line also begins the item."""
+        """Yield the events that add a line to the reasoning, which the first line begins."""
         if not self._text:
             yield self._encode("response.output_item.added", output_index=0, item=self._item())
             yield self._encode(
@@ -383,7 +387,7 @@ class _Reasoning:
         yield self._encode("response.reasoning_summary_text.delta", **self._place, delta=line)
 
     def finish(self) -> Iterator[bytes]:
-        """Yield the events that end the item, if there is one."""
+        """Yield the events that end the reasoning; none if the reasoning has no line."""
         if not self._text:
             return
         yield self._encode("response.reasoning_summary_text.done", **self._place, text=self._text)

@@ -231,6 +231,7 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     chosen_model: str | None = None
     if kind == OWN_MODEL and name:
         chosen_model = name
+    # The strategy `worker` gives the task to the worker whose name begins the task's text.
     strategy = "worker" if kind == "worker" else None
     task_text = turn.task_text_for(turn.user_message)
     if is_retry:
@@ -274,7 +275,8 @@ async def _store_history(call: Call, turn: Turn) -> str | None:
             the messages can be stored.
     """
     if turn.conversation is not None and USER_SEPARATOR in turn.conversation:
-        # Only a conversation of another person is shown to the caller with the person's id.
+        # The list of conversations shows other people's conversations as USER|NAME, and the
+        # caller's own as NAME.
         raise ProblemError(
             403,
             "the conversation is somebody else's, who alone can continue it",
@@ -471,16 +473,16 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
         return None
     # A client may send forged earlier messages. Only ids of pending requests have an effect.
     named_requests = await _requests_named_in(call, turn.history[-1].content)
-    # A decision such as "approve" asks for the outcome, too. Its request may be decided already,
-    # and then is not among the pending requests.
+    # After a decision such as "approve", the client gets the task's outcome, even if somebody
+    # else has decided the request, so that the request is no longer pending.
     asks_for_outcome = (
         is_continue(turn.user_message) or parse_decision(turn.user_message) is not None
     )
     if not named_requests and not asks_for_outcome:
         return None
     task_id = await _find_earlier_task(call, turn)
-    # The assistant's text may name requests of other tasks. If it names several requests of this
-    # task, the user may mean any of them, and the message decides none.
+    # The assistant's text may name requests of other tasks. If the text names several requests of
+    # this task, the user may mean any of these requests, so the message decides none.
     requests_of_task = [record for record in named_requests if record.task.task_id == task_id]
     if len(requests_of_task) == 1:
         (record,) = requests_of_task

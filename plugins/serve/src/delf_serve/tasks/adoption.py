@@ -74,7 +74,8 @@ class Adoption:
         while True:
             with outage.track(DelfError):
                 async for record in self._interrupted_tasks():
-                    # The tools of another project have the same names, but not the same data.
+                    # Only this server's project: the tools of another project may have the same
+                    # names, but work on other data.
                     if self._views.foreign_project(record) is None:
                         await self._adopt(record.task_id)
             await asyncio.sleep(LOOK_SECONDS)

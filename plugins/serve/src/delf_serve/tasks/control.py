@@ -136,7 +136,7 @@ def _has_own_options(events: Sequence[Event]) -> bool:
     """Return True if a task has options of its own, which differ from those of the server's agent.
 
     A command or the test of a schedule may start such a task. Its options may be stricter, for
-    example refuse all calls that change something. A task or fork that a server started has none.
+    example refuse all calls that change something. A task that a server started has none.
     """
     start = start_event(events)
     if start is None or is_of_server(start):

@@ -32,7 +32,7 @@ def task_detail(
     Args:
         view: The task without details, as the list of tasks shows it.
         events: The events of the task.
-        request_ids: The ids of its pending requests.
+        request_ids: The ids of the task's pending requests.
         caller: The authenticated caller.
     """
     state = snapshot(events)

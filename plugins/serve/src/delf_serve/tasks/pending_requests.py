@@ -43,8 +43,8 @@ class PendingRequests:
     async def _read(self) -> Waiting:
         """Wait for a read in progress, then read the pending requests; return them by task id."""
         async with self._read_lock:
-            # While this read waited for the lock, callers of by_task() shared it. From now on they
-            # must not, because a request may come after the read has begun.
+            # Until now, more callers of by_task() could share this read. Later callers start
+            # another read, because this read may miss a request that is made from now on.
             self._next_read = None
             requests_by_task = dict[str, list[RequestRecord]]()
             for record in await self._journal().find_requests(waiting=True, limit=MAX_REQUESTS):

@@ -102,7 +102,7 @@ class Repeats:
             paths=None if paths is None else [str(path) for path in paths],
             other_authors=_other_authors(earlier, caller),
             external_variables=thaw(earlier.setup.get(VARIABLES)),
-            # A new text keeps this trust, too, because it may repeat words from outside.
+            # Also with a new text, because the new text may repeat words from outside.
             trust=earlier.setup.get(TRUST, "own"),
         )
 
@@ -144,8 +144,8 @@ def _raise_if_files_are_foreign(
 ) -> None:
     """Check that a caller may use the files of an earlier task for another purpose.
 
-    A task that repeats another person's task has that person's files, even if the caller is its
-    user.
+    A task that repeats another person's task has that person's files, even if the caller
+    submitted the repeated task.
 
     Args:
         earlier: The beginning of the earlier task.

@@ -36,7 +36,7 @@ async def keep_forgetting(journal: SharedJournal, ages: Ages, uploads: Uploads, 
 
 async def _forget_old(journal: SharedJournal, ages: Ages, uploads: Uploads, chat: Any) -> None:
     removed = await prune(journal, ages)
-    await uploads.forget(removed.inputs)
+    await uploads.forget(removed.inputs)  # the input files that no remaining task uses
     # A conversation is kept as long as the tasks that are kept longest.
     chats: list[Any] = [] if chat is None else await chat.aprune(max(ages.values()))
     if removed.tasks or chats:

@@ -131,11 +131,12 @@ class Submissions:
         self.check_model(order.llm)
         if order.output is not None:
             _check_output(order.output)
-        # With a strategy, the task's text contains the untrusted values of these variables.
+        # No script uses the variables: the given strategy, such as a routine, has no script of the
+        # model. So the caller has written the untrusted values into the task's text instead.
         if external_variables is not None and strategy is not None:
             trust = "outside"
-        # Empty without a key. The digest of a request with a key is never empty, so that no such
-        # request matches the task.
+        # A task without a key gets an empty digest, which equals no request's digest. So a request
+        # with a key never takes this task for its own.
         digest = "" if idempotency_key is None else digest_of_request(order)
         submission = _Submission(
             order=order,

@@ -96,8 +96,11 @@ class Tasks:
         """Start resuming tasks of dead processes, and removing old tasks."""
         self.waits.start()
         self._background_tasks.add(shared_task(self._adoption.keep_adopting()))
-        if ages := self.journal.keep:
-            forgetting = keep_forgetting(self.journal, ages, self._uploads, self._agent.chat)
+        retention_times = self.journal.keep
+        if retention_times:
+            forgetting = keep_forgetting(
+                self.journal, retention_times, self._uploads, self._agent.chat
+            )
             self._background_tasks.add(shared_task(forgetting))
 
     async def stop(self, seconds: float) -> None:

@@ -151,10 +151,13 @@ class TaskViews:
         record = await self.record(id_or_prefix, caller)
         return self.view_of(record, await self._pending_requests.by_task(), caller)
 
-    def view_of(self, record: TaskRecord, waiting: Waiting, caller: Caller) -> Task:
-        """Convert a task's record to the API's model of a list entry, for a caller."""
-        requests = waiting.get(record.task_id, ())
-        state = state_of(record, waiting=waiting)
+    def view_of(self, record: TaskRecord, pending_requests: Waiting, caller: Caller) -> Task:
+        """Convert a task's record to the API's model of a list entry, for a caller.
+
+        ``pending_requests`` has the pending requests of all tasks, by task id.
+        """
+        requests = pending_requests.get(record.task_id, ())
+        state = state_of(record, waiting=pending_requests)
         return Task.of(
             record,
             state=state,
