@@ -331,7 +331,7 @@ class CodeGenerationError(DelfError):
 
 
 class PrefilterError(DelfError):
-    """The prefilter failed to select tools, and the task may not continue without it."""
+    """The prefilter that the user named failed to select tools."""
 
     code = "ERR-LLM-003"
 

@@ -543,8 +543,8 @@ class ApprovalRequest:
         origins: The sources of values in the arguments, by path, such as ``to[0]``. ``kind`` is
             ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
             and ``text`` describes the source. Origins are a hint, not a proof.
-        flow: Why the call needs approval because of the data flow into its arguments; None if
-            their origins need no approval.
+        flow: The warning that untrusted data reached the call, and that the call therefore needs
+            approval; it begins with the argument, if one has the data. None without a warning.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
         shaped_by: The names of people who shaped the task: by an edit, a rejection with a
             reason, a request for changes, or the result of an interrupted call. The person whose

@@ -118,7 +118,7 @@ def _is_all_visible(text: str) -> bool:
 
 
 def _escape_marks(marks: re.Match[str]) -> str:
-    """Keep four combining marks on a letter, and escape more: many could cover other lines."""
+    """Keep four combining marks on a letter; escape further marks, which may cover other lines."""
     return marks["allowed"] + "".join(map(_escape, marks["excess"]))
 
 

@@ -1,4 +1,4 @@
-"""Files that only the user can write, so that nobody else wrote their content."""
+"""Files that only the user can write, so that their content is certainly the user's own."""
 
 from __future__ import annotations
 

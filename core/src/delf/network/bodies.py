@@ -1,7 +1,7 @@
 """HTTP response bodies, decompressed within a size limit.
 
-A compressed kilobyte may become a megabyte, and a doubly compressed kilobyte a gigabyte, before
-anybody counts bytes. So plugins send :data:`ACCEPTED` only, and read bodies with this module.
+A compressed kilobyte may become a megabyte, and a doubly compressed kilobyte a gigabyte. Therefore
+plugins send the header ``Accept-Encoding`` with :data:`ACCEPTED`, and read bodies with this module.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """delf's own packages: the capabilities of each package, and its install command.
 
-Code names no plugin: ``official.json`` does, and delf suggests no other name for installation. The
-first package of a kind is the default.
+The names of packages are in ``official.json``, not in code. delf suggests only these packages for
+installation. The first package of a kind is the default.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The specs by name, and the error for an unknown or disputed name.
 
 When two plugins give one name within a kind, that name cannot be used until the user prefers,
-uninstalls or blocks one of the plugins; their other names work. Names of the core cannot be taken,
-because one bad plugin would stop every task.
+uninstalls or blocks one of the plugins; their other names work.
 """
 
 from __future__ import annotations
@@ -180,9 +179,9 @@ class Catalog:
         preferred = choose(plugins, self._preferred_plugins, subject)
         return next(spec for spec, plugin in specs_with_plugins if plugin is preferred)
 
-    def _chosen_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
+    def _chosen_offer(self, offers: Sequence[Offer], subject: str) -> Offer:
         """Return the only or the preferred offer; raise an error that says how to choose one."""
-        plugin = choose([offer.plugin for offer in offers], self._preferred_plugins, purpose)
+        plugin = choose([offer.plugin for offer in offers], self._preferred_plugins, subject)
         return next(offer for offer in offers if offer.plugin is plugin)
 
     def _winning_offer(self, offers: Sequence[Offer]) -> Offer | None:
@@ -208,7 +207,7 @@ class Catalog:
 
     @cached_property
     def providers(self) -> Providers:
-        """Return the providers that plugins declare, fallbacks last."""
+        """The providers that plugins declare; those of fallback specs come last."""
         specs = sorted(self._specs(ModelSpec), key=lambda spec: spec.fallback)
         return Providers(provider for spec in specs for provider in spec.providers)
 

@@ -321,7 +321,7 @@ class PluginHost:
         return self._loaded_catalog().with_load_failures(error)
 
     def records(self) -> tuple[PluginRecord, ...]:
-        """Return the records of all plugins, the core's own first."""
+        """Return the records of all plugins, those given in code first."""
         return self._loaded_catalog().records
 
     def report(self) -> list[dict[str, Any]]:

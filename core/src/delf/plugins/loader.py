@@ -1,6 +1,6 @@
 """Loading of one plugin: import its module and collect the specs of its hooks.
 
-A failure of a plugin ends here, as a value. If one hook fails, no spec of the plugin is used.
+A failure of a plugin is recorded, and not raised. If one hook fails, no spec of the plugin is used.
 """
 
 from __future__ import annotations

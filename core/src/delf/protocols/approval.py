@@ -89,7 +89,7 @@ class ChangesRequested:
     """A decision that a call must not be made as it is; the model plans again.
 
     The running script makes no further call. The model writes another script, which does not count
-    as a retry. Requests accept this decision if ``takes_changes`` is true.
+    as a retry. A request accepts this decision if :attr:`ApprovalRequest.takes_changes` is true.
 
     Args:
         reason: The wanted changes, for the model.
@@ -361,5 +361,5 @@ class ApprovalChannel(Protocol):
     """A way to ask a person for a decision."""
 
     async def decide(self, request: ApprovalRequest) -> Decision | DecidedBy | None:
-        """Return the decision, or None to leave it to the next channel."""
+        """Return the decision, or None to leave the request to the next channel."""
         ...

@@ -272,7 +272,7 @@ class SupportsCheck(Protocol, metaclass=ProtocolMeta):
 class SecretsKeeper(Protocol):
     """A redactor that removes secrets from everything that leaves an agent.
 
-    A protocol, because connections declare secrets without a dependency on the engine.
+    This is a protocol because connections declare secrets without a dependency on the engine.
     """
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:

@@ -39,7 +39,7 @@ class ChatMessage:
         content: The text.
         at: Unix time in seconds.
         task_id: The task that the message belongs to.
-        position: The number in the conversation, from 1; 0 until it is stored.
+        position: The number in the conversation, from 1; 0 for a message that is not stored yet.
         trust: For an answer, ``own`` if its task had read no untrusted data, else ``outside``. Not
             used for messages of the user.
     """
@@ -218,7 +218,7 @@ class KeptVariables:
 class TaskConversation(Protocol):
     """A conversation that tasks continue; several tasks may do so at the same time.
 
-    A protocol, so that the engine need not import the plugin that implements it: that plugin
+    This is a protocol because the engine cannot import the plugin with the implementation, which
     imports the engine.
     """
 

@@ -161,7 +161,7 @@ class SupportsWrite(Protocol, metaclass=ProtocolMeta):
 class InstalledFormats(Protocol):
     """The installed file formats, shared by all tasks of an agent.
 
-    A protocol, because connections use the formats without a dependency on the engine.
+    This is a protocol because connections use the formats without a dependency on the engine.
     """
 
     def factory(self, ending: str) -> FormatFactory | None:

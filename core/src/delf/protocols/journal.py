@@ -53,15 +53,15 @@ class TaskRecord:
     Args:
         task_id: The task's id.
         task: The task in plain words.
-        started_at: The Unix time at which it began.
+        started_at: The Unix time at which the task began.
         state: The stored state. A task that waits for a person is stored as running; see
             :func:`delf.protocols.states.state_of`.
         origin: The agent's id.
-        finished_at: The Unix time at which it ended.
+        finished_at: The Unix time at which the task ended.
         duration_ms: The time from acceptance to the end.
-        cost_usd: The cost of its model calls; None while the task runs or if a price is unknown.
+        cost_usd: The cost of the model calls; None while the task runs or if a price is unknown.
         error: The message of the error that ended the task.
-        events: The number of its events.
+        events: The number of the task's events.
         owner: The process that works on the task, such as ``pid 7 on host``.
         queue: The queue from which a runner takes, or took, the task.
         user: The user for whom the task runs; None for the local user.
@@ -167,7 +167,7 @@ def filterable_fields() -> Mapping[str, str]:
 
 @functools.cache
 def fields_of_setup() -> Mapping[str, Sequence[str]]:
-    """Return the fields with values from a task's ``setup``, each with the keys in ``setup``."""
+    """Return the fields whose values are in a task's ``setup``, each with its keys in ``setup``."""
     named = {item.name: item.metadata.get("setup_keys") for item in fields(TaskRecord)}
     return {name: keys for name, keys in named.items() if keys}
 

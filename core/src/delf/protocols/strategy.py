@@ -191,7 +191,7 @@ class CallGuard(Protocol):
 class StrategyHost(Protocol):
     """The interface of a strategy to its task.
 
-    A protocol, because strategies work without a dependency on the engine.
+    This is a protocol because strategies work without a dependency on the engine.
 
     All requests and calls through this interface are counted, approved and journalled. A resumed
     task runs its strategy from the beginning, and the journal answers the requests that the
@@ -245,7 +245,7 @@ class StrategyHost(Protocol):
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of further scripts that a task may request after it changed data."""
+        """The maximum number of further scripts that a task which changed data may request."""
         ...
 
     def begin(self, rules: str) -> tuple[Message, ...]:

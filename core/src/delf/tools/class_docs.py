@@ -1,4 +1,4 @@
-"""Descriptions of classes and their fields: docstrings, sections of these, texts under a field."""
+"""Descriptions of classes and fields, from docstrings and from string literals below fields."""
 
 from __future__ import annotations
 

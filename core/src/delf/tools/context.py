@@ -23,7 +23,7 @@ Check = Callable[[str], "str | None"]
 class Connect(Protocol):
     """A function that creates further connections for a task.
 
-    A protocol, because ``Callable`` cannot declare keywords.
+    This is a protocol because ``Callable`` cannot declare keywords.
     """
 
     def __call__(

@@ -1,4 +1,4 @@
-"""Dates in JSON: their days must exist, which no pattern can say."""
+"""Checks of dates in JSON, also that the day exists, which a pattern cannot express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types in stub notation as trees, which are shortened by depth before names are dropped."""
+"""Types in stub notation as trees: shortening drops deeply nested records first, then keys."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Trust in a folder: its files have no effect before the user trusts them.
 
-Trusted files are remembered outside of the folder, as digests, in the user's state folder, bound to
-the real path and the contents of the files: a change needs trust again.
+The user's state folder has a record for each trusted folder, with the folder's real path and the
+digests of the trusted files. If a file changes, the user has to trust the file again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options that take several values, and may get one."""
+"""Options whose value may be a list or a single item."""
 
 from __future__ import annotations
 

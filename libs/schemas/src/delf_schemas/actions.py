@@ -1,4 +1,4 @@
-"""Actions from JSON schemas, for services that describe their parameters so."""
+"""Actions whose parameters are described by JSON schemas of a service."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Applied(NamedTuple):
 
 
 class _UnusableRecordError(Exception):
-    """The file of known actions exists, but what it says cannot be trusted or read."""
+    """The file of known actions exists, but its content cannot be trusted or read."""
 
 
 def folder_of_known_actions(plugin: str) -> Path:

@@ -1,7 +1,7 @@
 """Types of actions' results, learned from the results themselves.
 
-They are used for actions without a schema, and for values that contradict their schema. Values are
-not kept.
+The types are used for actions without a schema, and for values that contradict their schema. The
+results themselves are not kept.
 """
 
 from __future__ import annotations

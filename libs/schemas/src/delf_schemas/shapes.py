@@ -92,7 +92,7 @@ class Document(Protocol):
     """The document that contains schemas and resolves the references among them."""
 
     def absolute(self, ref: str) -> str:
-        """Return a reference in absolute form."""
+        """Return a reference with the address of the other document, if it leads to one."""
         ...
 
     def resolve(self, node: Any) -> dict[str, Any]:
