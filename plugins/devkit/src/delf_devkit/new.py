@@ -181,7 +181,14 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
 
 
 def _entry_point(kind: str, package: str, capability: str, class_name: str) -> str:
-    """Return the entry point of a package: the class of a connection, else the plugin module."""
+    """Return the entry point of a plugin: the class of a connection, else the plugin module.
+
+    Args:
+        kind: The kind of the plugin.
+        package: The name of the plugin's package, without ``delf-plugin-``.
+        capability: The module that has the class.
+        class_name: The name of the class.
+    """
     module = f"delf_{package.replace('-', '_')}"
     if kind == "connection":
         place = f"{module}.{capability}:{class_name}"

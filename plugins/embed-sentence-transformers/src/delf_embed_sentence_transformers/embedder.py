@@ -69,6 +69,7 @@ _shared_models_lock = Lock()
 
 
 def _load_shared(name: str, device: str | None, download: bool) -> _LoadedModel:
+    """Return a model that all embedders with this name and device share; load it if needed."""
     with _shared_models_lock:
         loaded = _shared_models.get((name, device))
         if loaded is None:

@@ -271,12 +271,12 @@ async def _run_variants(
     )
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     checks_asking_model = _checks_asking_model(dataset)
-    judge_models = None
+    judge_of_checks = None
     async with AsyncExitStack() as stack:
         if checks_asking_model:
-            judge_models = running.make_judge(Setup.of(state, options), judge)
-            stack.push_async_callback(judge_models.aclose)
-            judge_models.use_agent_models(checks_asking_model)
+            judge_of_checks = running.make_judge(Setup.of(state, options), judge)
+            stack.push_async_callback(judge_of_checks.aclose)
+            judge_of_checks.use_agent_models(checks_asking_model)
         # Start all agents before the first run, so that an error in a variant costs no paid runs.
         setups = [
             Setup.of(state, replace(options, overrides=tuple(overrides))) for overrides in settings
@@ -289,7 +289,7 @@ async def _run_variants(
             await running.run_variant(dataset, agent, name, run_options)
             for name, agent in zip(names, agents, strict=True)
         ]
-    cost = 0.0 if judge_models is None else judge_models.cost_usd
+    cost = 0.0 if judge_of_checks is None else judge_of_checks.cost_usd
     return Report(dataset=dataset.name, at=started_at, variants=results, judge_cost_usd=cost)
 
 

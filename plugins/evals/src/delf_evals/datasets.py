@@ -129,6 +129,11 @@ def _read_recording(folder: Path, name: str, location: str) -> Recording:
 def inside(folder: Path, name: str, location: str) -> Path:
     """Resolve a file name against the folder of a data set.
 
+    Args:
+        folder: The folder.
+        name: The file name.
+        location: The file and case with the name, for the error message.
+
     Raises:
         ConfigurationError: If the path leads out of the folder.
     """

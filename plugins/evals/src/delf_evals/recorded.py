@@ -97,7 +97,8 @@ class RecordedEnvironment:
             defaults: The default values of optional arguments.
             may_repeat: Whether equal calls may get the same result, because the action only reads.
         """
-        # _matches() completes the recorded arguments in the same way.
+        # _matches() adds the defaults to the recorded arguments, too, so that a call that passes a
+        # default value equals a call that omits it.
         all_arguments = {**defaults, **arguments}
         for index, result in enumerate(self._unused):
             if _matches(result, name, defaults, all_arguments):
@@ -134,14 +135,24 @@ class RecordedEnvironment:
 
 
 def _matches(
-    recorded: RecordedResult, name: str, defaults: Mapping[str, Any], arguments: Mapping[str, Any]
+    recorded: RecordedResult,
+    name: str,
+    defaults: Mapping[str, Any],
+    all_arguments: Mapping[str, Any],
 ) -> bool:
+    """Return True if a recorded result fits a call.
+
+    Args:
+        recorded: The recorded result.
+        name: The full name of the called action.
+        defaults: The default values of optional arguments.
+        all_arguments: The arguments of the call, with the defaults of omitted arguments.
+    """
     if not fnmatchcase(name, recorded.action):
         return False
     if recorded.arguments is None:
         return True
-    # A recorded call that omits an argument equals a call that passes the default.
-    return is_same({**defaults, **recorded.arguments}, arguments)
+    return is_same({**defaults, **recorded.arguments}, all_arguments)
 
 
 CURRENT_ENVIRONMENT: Final[ContextVar[RecordedEnvironment]] = ContextVar("delf_evals_environment")

@@ -231,7 +231,10 @@ class _VariantRun:
     def with_task_results(
         self, ctx: EvaluatorContext[Any, Any, Any]
     ) -> EvaluatorContext[Any, Any, Any]:
-        """Return a context for the evaluators with the calls, files and cost of a case's task."""
+        """Return a context for the evaluators with the calls, files and cost of a case's task.
+
+        The context also has the names of the agent's actions, to report misspelled names in checks.
+        """
         action_names: set[str] = set()
         for tool in self._agent.tools:
             action_names.update(getattr(tool, "names", ()))
@@ -336,7 +339,9 @@ def _answer_of(response: Response[Any], environment: RecordedEnvironment) -> Any
 def _with_task_results(
     ctx: EvaluatorContext[Any, Any, Any], case_run: _CaseRun, action_names: set[str]
 ) -> EvaluatorContext[Any, Any, Any]:
-    """Return an evaluator context with the task's :class:`Done` object and a span for each call.
+    """Return a copy of an evaluator's context with the calls, files and cost of a case's task.
+
+    Our checks read them from a :class:`Done` object, and the checks of pydantic-evals from spans.
 
     Args:
         ctx: The context of an evaluator of pydantic-evals.

@@ -482,7 +482,7 @@ class SqlJournal:
         return Pruned(tasks=tuple(tasks), events=events, files=tuple(files), inputs=tuple(inputs))
 
     async def _forget_prompts(self) -> None:
-        """Remove the messages to models from old events, in batches."""
+        """Remove the prompts from old events of model calls, in batches."""
         seconds = self._settings.keep_prompts
 
         def forget(connection: Connection, after: int) -> int | None:

@@ -172,7 +172,7 @@ class PostgresConnection:
             self.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     def commit(self) -> None:
-        """Commit the transaction; notify all processes of a transaction that may have written."""
+        """Commit the transaction. After a write transaction, notify all processes that listen."""
         if self._writes:  # PostgreSQL sends the notification when the transaction is committed
             self.execute(f"SELECT pg_notify('{_CHANNEL}', '')")
         with self._database.convert_errors(self._raw):
@@ -486,7 +486,7 @@ def _parse_url(url_without_scheme: str) -> dict[str, Any]:
         ValueError: If the URL is invalid.
     """
     url = urllib.parse.urlsplit(f"postgresql://{url_without_scheme}")
-    # A / or # in the password ends the host part too early: the @ and the host follow it.
+    # urlsplit() takes what follows a / or # in the password, and so the @, for a path or fragment.
     if "@" in url.path or url.fragment:
         raise ValueError("a / or # that is not escaped")
     parameters_of_url = {

@@ -209,8 +209,9 @@ def _matching_index_keys(
     condition = ""
     values: dict[str, Any] = {"query": query, "limit": _BATCH_SIZE}
     if before_task is not None:
-        condition = "AND rowid < :end "
-        values["end"] = index_key_of(before_task)
+        # The events of older tasks have lower index keys.
+        condition = "AND rowid < :first_of_task "
+        values["first_of_task"] = index_key_of(before_task)
     rows = connection.execute(
         f"SELECT rowid FROM delf_index_words WHERE {database.text_search.match} "  # noqa: S608 - only names of this module
         f"{condition}ORDER BY rowid DESC LIMIT :limit",
@@ -452,7 +453,10 @@ def _where(conditions: Sequence[str]) -> str:
 def _conditions(
     connection: Connection, is_alive: IsAlive, wanted: TaskFilter
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the SQL conditions for a filter without its ``text``, and the SQL parameters."""
+    """Return the SQL conditions for a filter without its ``text``, and the SQL parameters.
+
+    The query must name the table ``delf_tasks`` as ``t``, and ``delf_index_tasks`` as ``i``.
+    """
     where: list[str] = []
     values: dict[str, Any] = {}
     if wanted.state is not None:

@@ -190,10 +190,13 @@ def find_tasks(
 
 
 def of_users(users: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
-    """Return the SQL condition for the tasks ``t`` of some users, and its parameters.
+    """Return the SQL condition for the tasks of some users, and the condition's parameters.
+
+    The query must name the table ``delf_tasks`` as ``t``. The column ``limit_key`` of this table
+    has the user of a task.
 
     Args:
-        users: The users, as the column ``limit_key`` has them; None for the tasks of all users.
+        users: The names of the users; None for the tasks of all users.
     """
     if users is None:
         return "TRUE", {}
@@ -202,7 +205,9 @@ def of_users(users: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
 
 
 def with_fields(fields: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return the SQL conditions for the tasks ``t`` with some field values, and their parameters.
+    """Return the SQL conditions for tasks with the given values of fields, and their parameters.
+
+    The query must name the table ``delf_tasks`` as ``t``.
 
     Args:
         fields: The values by field name. Fields other than :func:`filterable_fields` are ignored.
@@ -230,9 +235,10 @@ def placeholders_for(items: Iterable[str], prefix: str) -> tuple[str, dict[str, 
 def in_state(
     connection: Connection, is_alive: IsAlive, state: TaskState
 ) -> tuple[str, Mapping[str, str]]:
-    """Return the SQL condition for tasks ``t`` in a state, and its parameters.
+    """Return the SQL condition for tasks in a state, and the condition's parameters.
 
-    An interrupted task is stored as running, and its owner is a dead process or nobody.
+    The query must name the table ``delf_tasks`` as ``t``. An interrupted task is stored as running,
+    and its owner is a dead process or nobody.
 
     Args:
         connection: A connection for reading.
@@ -418,10 +424,16 @@ _OLDEST_KEPT_TASK: Final = (
 def _old_enough(
     connection: Connection, now: float, ages: Mapping[TaskState, float | None]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the SQL condition for tasks ``t`` that are old enough, and its parameters.
+    """Return the SQL condition for tasks that are old enough, and the condition's parameters.
 
-    ``ages`` has the minimum age in seconds for each state; None for any age. Running and queued
-    tasks, and tasks in states that ``ages`` does not have, do not meet the condition.
+    The query must name the table ``delf_tasks`` as ``t``. Running and queued tasks never meet the
+    condition.
+
+    Args:
+        connection: A connection for reading.
+        now: The current time, for ages and heartbeats.
+        ages: The minimum age in seconds of the tasks in each state; None for any age. Tasks in
+            other states do not meet the condition.
     """
     is_alive = cached_is_alive(now)
     conditions: list[str] = []
@@ -579,7 +591,7 @@ def _readable_fields(rows: Iterable[SqlRow]) -> Iterator[dict[str, Any]]:
 
 
 def forget_prompts(connection: Connection, before: float, after: int, limit: int) -> int | None:
-    """Remove the messages to models from old events.
+    """Remove the prompts from old events of model calls.
 
     Args:
         connection: A connection in a write transaction.
@@ -588,7 +600,7 @@ def forget_prompts(connection: Connection, before: float, after: int, limit: int
         limit: The maximum number of events to change.
 
     Returns:
-        The position of the last event that was found with messages, for the next call's ``after``;
+        The position of the last event with a prompt that was found, for the next call's ``after``;
         None if no event was found. A damaged event is found, too, but stays unchanged.
     """
     rows = connection.execute(
@@ -610,7 +622,10 @@ _HAS_PROMPT: Final = 'data LIKE \'%"prompt":"%\' OR blobs LIKE \'%"prompt":%\''
 
 
 def _remove_prompt(connection: Connection, row: SqlRow) -> None:
-    """Remove the messages from an event; a damaged event is kept until its task is removed."""
+    """Remove the prompt from an event of a model call.
+
+    A damaged event stays unchanged until its task is removed.
+    """
     try:
         fields = dict(json.loads(row.data))
         digests = dict(json.loads(row.blobs or "{}"))

@@ -257,6 +257,7 @@ class Appending:
         self._rows.append(row)
         task.last = event.seq
         if isinstance(event, _CAUSED_BY_NOTES) and event.note is not None:
+            # The event has the content of the note now, without the secrets.
             empty_note(self._connection, task.key, event.note)
         if is_end:
             self._release(task, event)
@@ -280,10 +281,11 @@ class Appending:
             raise _lost_claim_error(task_id)
         if task is None:
             raise _gap_error(event, 0)
-        # A task that was queued with TaskQueued is begun by a runner's next event.
+        # TaskQueued leaves a task in the queue, without an owner. The next event is of the runner
+        # that takes the task out of the queue.
         begins_queued_task = task.state == TaskState.QUEUED and not isinstance(event, TaskQueued)
-        must_be_held = begins_queued_task or task.state == TaskState.RUNNING
-        if must_be_held and not is_held:
+        needs_owner = begins_queued_task or task.state == TaskState.RUNNING
+        if needs_owner and not is_held:
             # _create_tasks() has made this process the owner of a new task already.
             if task.owner != self._claims.owner.key:
                 self._claim(task_id)

@@ -147,8 +147,8 @@ class Writer:
         def after_failure() -> None:
             # The claim may have been stored in spite of the failure. Release it later; otherwise
             # the heartbeats of this process would keep the task from all other processes.
-            is_of_another_agent = task_id in self._claims.held
-            if not is_of_another_agent:
+            # But if this process held the task before, the claim of another agent is kept.
+            if task_id not in self._claims.held:
                 self._claims.unreleased.add(task_id)
 
         return Call(store_claim, write=True, on_commit=after_commit, on_failure=after_failure)

@@ -117,8 +117,8 @@ class RecordedModel:
     def _mismatch(self, description: dict[str, object]) -> RecordingMismatch:
         """Return the error for a request that no unused entry matches.
 
-        The message shows the differences between the request and the next unused entry, which is
-        one for the same purpose if there is any.
+        The message shows the differences between the request and the next unused entry with the
+        same purpose, or if there is none, the next unused entry.
         """
         if not self._unused:
             return RecordingMismatch(

@@ -94,7 +94,7 @@ class Entry:
 
 
 def describe_request(request: ModelRequest) -> dict[str, Any]:
-    """Convert a model request to JSON data for a recording file; omit key and headers."""
+    """Convert a model request to JSON data for a recording file."""
     described: dict[str, Any] = {
         "messages": [_message(message) for message in request.messages],
         "purpose": request.purpose,

@@ -115,19 +115,19 @@ def install_plugin(
     return info
 
 
-def forget_modules(folder: Path, before: Iterable[str]) -> None:
+def forget_modules(folder: Path, kept: Iterable[str]) -> None:
     """Remove from ``sys.modules`` the modules that were imported from a folder.
 
     The next test then imports them again.
 
     Args:
         folder: The folder.
-        before: The names of the modules to keep.
+        kept: The names of modules to keep.
     """
-    names_before = set(before)
+    kept_names = set(kept)
     for name, module in list(sys.modules.items()):
         place = getattr(module, "__file__", None)
-        if name not in names_before and place and Path(place).is_relative_to(folder):
+        if name not in kept_names and place and Path(place).is_relative_to(folder):
             del sys.modules[name]
 
 

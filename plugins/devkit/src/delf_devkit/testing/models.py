@@ -49,7 +49,8 @@ class ScriptedModel:
         replies: The replies in order; further requests raise ``LLMExecutionError``.
         default: The reply to further requests, instead of raising.
         takes_tools: Whether the model supports tool calls.
-        outline: The answer to the question for the task's outline.
+        outline: The reply to the separate request for the outline of a task: the calls that the
+            user's words ask for. This request takes none of ``replies``.
     """
 
     replies: deque[Answer] = field(default_factory=deque[Answer])

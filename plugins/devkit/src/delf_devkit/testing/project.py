@@ -101,10 +101,12 @@ class DelfProject:
         return install_plugin(self.site, name, **options)
 
     def install_model(self, *replies: str) -> str:
-        """Install a model, or give it other replies; return its name, for ``--llm``.
+        """Install a model with scripted replies; return its name, for the option ``--llm``.
+
+        A further call replaces the replies.
 
         Args:
-            replies: The answers in order; an answer without a code block is taken as a script.
+            replies: The replies in order; a reply without a code block is taken as a script.
         """
         if not self._replies_path.exists():
             module = "delf_devkit.testing.file_model_plugin"

@@ -131,14 +131,14 @@ async def _check_yes_is_passed_on(
     answer: object,
     shown_to: Callable[[ApprovalRequest], Awaitable[Shown]],
 ) -> None:
-    """Fail unless a channel approves a request for a person who says yes.
+    """Fail if a channel does not approve a request although its test person says yes.
 
-    The check also passes if the channel offers the person no way to say yes. An approval must not
-    be remembered for later calls, because the person did not ask for that.
+    A channel that offers the person no way to say yes need not approve. Also fail if the approval
+    would be remembered for later calls, because the person did not ask for that.
 
     Args:
         request: The request.
-        answer: The channel's answer to the request.
+        answer: The result of the channel's ``decide`` for the request.
         shown_to: Sends a request, and returns what a person sees.
     """
     decision = _decision_without_decider(answer)

@@ -19,7 +19,10 @@ TESTED_SHIFTS: Final = tuple(
 
 @contextlib.contextmanager
 def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
-    """Make an object's package see a later date and time, whichever clock function it uses."""
+    """Make the modules of an object's package see a later date and time.
+
+    All clock functions of ``time`` and ``datetime`` are replaced while the block runs.
+    """
     package = type(subject).__module__.partition(".")[0]
     real_now = dt.datetime.now
 
@@ -65,6 +68,8 @@ def _shifted_functions(seconds: int) -> dict[Any, Callable[..., Any]]:
     def local_now() -> time.struct_time:
         return real_localtime(now())
 
+    # Without an argument, functions such as time.localtime() take the real time. Their replacements
+    # take the shifted time.
     def with_default(function: Callable[..., Any], default: Callable[[], Any]) -> Any:
         def function_with_shifted_default(moment: Any = None, /) -> Any:
             return function(default() if moment is None else moment)
@@ -74,10 +79,12 @@ def _shifted_functions(seconds: int) -> dict[Any, Callable[..., Any]]:
     def strftime(form: str, moment: Any = None, /) -> str:
         return real_strftime(form, local_now() if moment is None else moment)
 
-    def with_wall_clock(gettime: Callable[[int], Any], per_second: int) -> Callable[[int], Any]:
+    def with_wall_clock(
+        gettime: Callable[[int], Any], units_per_second: int
+    ) -> Callable[[int], Any]:
         def shifted_gettime(clock: int, /) -> Any:
             is_wall_clock = clock == time.CLOCK_REALTIME
-            return gettime(clock) + (seconds * per_second if is_wall_clock else 0)
+            return gettime(clock) + (seconds * units_per_second if is_wall_clock else 0)
 
         return shifted_gettime
 
@@ -114,13 +121,14 @@ class _ReplacementOfRealClass(type):
 
 
 def _shifted_class(real_class: type, **clocks: Callable[..., Any]) -> Any:
-    """Return a replacement of ``date`` or ``datetime`` whose clocks are replaced.
+    """Return a replacement of ``date`` or ``datetime`` with another current time.
 
-    The replacement makes instances of the real class, so that they compare as usual.
+    The constructor of the replacement makes instances of the real class, so that they compare as
+    usual.
 
     Args:
-        real_class: The replaced class.
-        clocks: The new class methods that return the current time.
+        real_class: ``date`` or ``datetime``.
+        clocks: The functions that replace class methods such as ``now`` and ``today``, by name.
     """
 
     def make_real(_cls: type, *given: Any, **named: Any) -> Any:

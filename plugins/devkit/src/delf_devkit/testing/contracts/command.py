@@ -29,7 +29,7 @@ _IMPORT_SECONDS: Final = 1.5
 _SECONDS_BEFORE_INTERRUPT: Final = 0.3
 _USAGE_STATUS: Final = 2
 _TRACEBACK: Final = "Traceback (most recent call last)"
-_PROBE: Final = """
+_MEASURE_IMPORT: Final = """
 import json, sys, time
 sys.path[:] = json.loads(sys.argv[1])
 import click, delf
@@ -99,7 +99,7 @@ class CommandContract(Contract):
         # In a new process, because this one has imported the module already.
         function: Any = command.callback or type(command)
         result = subprocess.run(  # noqa: S603 - this interpreter, no shell
-            [own_python(), "-c", _PROBE, json.dumps(sys.path), function.__module__],
+            [own_python(), "-c", _MEASURE_IMPORT, json.dumps(sys.path), function.__module__],
             capture_output=True,
             text=True,
             check=False,

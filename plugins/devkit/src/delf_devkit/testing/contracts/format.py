@@ -376,10 +376,12 @@ class FormatContract(Contract):
     ) -> None:
         value = await self._round_trip(file_format, tmp_path, path, _NAIVE)
         moment = _moment_of(value)
-        assert moment is None or moment.tzinfo is None, (
+        if moment is None:
+            return  # the format stores a number, or a text that is not in ISO format
+        assert moment.tzinfo is None, (
             f"{_NAIVE}, without a zone, was read back as {value!r}: nobody knows its zone"
         )
-        assert moment is None or moment == _NAIVE, f"{_NAIVE} was read back as {value!r}"
+        assert moment == _NAIVE, f"{_NAIVE} was read back as {value!r}"
 
     @needs("writes")
     async def test_decimals_are_kept_or_refused(

@@ -65,12 +65,13 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
 
 
 async def _run_with_limit(test: Coroutine[Any, Any, None], seconds: float) -> None:
-    """Run a test with a time limit for each ``await``; fail if a task ignores its cancellation."""
+    """Run a test with a time limit for each ``await``; fail if a task ignores its cancellation.
+
+    Also fail if the test blocks the event loop.
+    """
     __tracebackhide__ = True
     tasks_before = asyncio.all_tasks()
     task = asyncio.ensure_future(test)
-    # A cancelled task ends at once, or ignores its cancellation: a short wait is enough.
-    cancel_seconds = seconds / _CHECKS_PER_LIMIT
     max_blocked_seconds = max(seconds, _MIN_BLOCKED_SECONDS)
 
     def fail_for_blocked_loop(frame: FrameType | None) -> None:
@@ -81,12 +82,15 @@ async def _run_with_limit(test: Coroutine[Any, Any, None], seconds: float) -> No
 
     try:
         with (
-            time_limit(max_blocked_seconds, fail_for_blocked_loop) as note_free_loop,
+            # A blocked event loop cannot restart this time limit, so the limit expires.
+            time_limit(max_blocked_seconds, fail_for_blocked_loop) as restart_blocked_time,
             restored_process(),
         ):
-            await _wait_or_fail(task, test, seconds, on_check=note_free_loop)
+            await _wait_or_fail(task, test, seconds, on_check=restart_blocked_time)
         await task
     finally:
+        # A cancelled task ends at once, or ignores its cancellation: a short wait is enough.
+        cancel_seconds = seconds / _CHECKS_PER_LIMIT
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=cancel_seconds)
@@ -110,23 +114,24 @@ async def _wait_or_fail(
         task: The task that runs the test.
         test_coroutine: The coroutine of the task.
         seconds: The time limit.
-        on_check: Called several times during the time limit.
+        on_check: Called each time this function checks what the test awaits.
     """
     __tracebackhide__ = True
-    last_step: object = None
-    unchanged_checks = 0  # for how many checks the test has been at the last step
+    last_awaited: object = None
+    unchanged_checks = 0  # for how many checks the test has awaited the same object
     while not task.done():
         await asyncio.wait({task}, timeout=seconds / _CHECKS_PER_LIMIT)
         on_check()
-        awaited = _find_awaited(test_coroutine)
-        if awaited is None or awaited.step is not last_step:
-            last_step = None if awaited is None else awaited.step
+        hanging = _find_awaited(test_coroutine)
+        awaited = None if hanging is None else hanging.awaited
+        if hanging is None or awaited is not last_awaited:
+            last_awaited = awaited
             unchanged_checks = 0
             continue
         unchanged_checks += 1
         if unchanged_checks >= _CHECKS_PER_LIMIT and not task.done():
-            name = function_name_of(awaited.object_in_message)
-            place = place_of(awaited.object_in_message)
+            name = function_name_of(hanging.object_in_message)
+            place = place_of(hanging.object_in_message)
             pytest.fail(f"{name} has not ended after {seconds:g} s{place}", pytrace=False)
 
 
@@ -209,36 +214,36 @@ def _line(code: CodeType, number: int) -> str:
 
 
 class _Awaited(NamedTuple):
-    """The awaited object that holds up a test.
+    """The object that a test awaits.
 
     Args:
-        step: The object. While it stays the same, the test waits at the same step.
-        object_in_message: The object that the timeout message names. For a future, which has no
-            telling name, this is the coroutine that awaits the future.
+        awaited: The object. While it stays the same, the test has not got any further.
+        object_in_message: The object that the timeout message names. For a future, whose name says
+            nothing, this is the coroutine that awaits the future.
     """
 
-    step: object
+    awaited: object
     object_in_message: object
 
 
-def _find_awaited(work: Any) -> _Awaited | None:
-    """Find the awaited object that holds up a test, skipping coroutines of delf's test suites.
+def _find_awaited(test_coroutine: Any) -> _Awaited | None:
+    """Find the object that a test awaits, inside the coroutines of delf's own test suites.
 
     None if the test does not wait, or waits in :meth:`Contract.within`, which has its own timeout.
     """
-    coroutine = work
+    coroutine = test_coroutine
     while _is_of_test_suite(coroutine):
         awaited = coroutine.cr_await
         has_own_timeout = coroutine.cr_code.co_name == "within"  # Contract.within()
         if has_own_timeout or awaited is None:
             return None
-        has_name = hasattr(awaited, "__qualname__")
-        if not has_name:
+        is_coroutine_or_generator = hasattr(awaited, "__qualname__")
+        if not is_coroutine_or_generator:
             is_anext = type(awaited).__name__.startswith("async_generator")
-            is_future = not is_anext
-            return _Awaited(step=awaited, object_in_message=coroutine if is_future else awaited)
+            # For a future, the message names the coroutine that awaits the future.
+            return _Awaited(awaited, object_in_message=awaited if is_anext else coroutine)
         coroutine = awaited
-    return _Awaited(step=coroutine, object_in_message=coroutine)
+    return _Awaited(coroutine, object_in_message=coroutine)
 
 
 def _is_of_test_suite(coroutine: Any) -> bool:
@@ -253,9 +258,11 @@ def time_limit(
 ) -> Generator[Callable[[], None]]:
     """Fail the test if the block takes longer than ``seconds``, not counting waits for a CPU.
 
-    The yielded function restarts the time. A signal is used, because only signals interrupt a
-    blocked thread. There is no limit without signals, or if another tool such as pytest-timeout
-    uses the signal.
+    Yield a function that starts the time again from zero.
+
+    The limit uses the signal SIGALRM, because only signals interrupt a blocked thread. There is no
+    limit on Windows, in other threads than the main thread, or if another tool such as
+    pytest-timeout uses the signal.
 
     Args:
         seconds: The time limit.
@@ -304,14 +311,19 @@ def cpu_wait_seconds() -> float:
 
 
 class LoopWatch:
-    """Measures for how long and where code holds the event loop of the current thread."""
+    """Measures for how long and where code holds the event loop of the current thread.
+
+    A task of the event loop notes a beat, the current time, again and again. While other code holds
+    the event loop, no beat is noted, and a second thread looks at what that code is doing.
+    """
 
     def __init__(self) -> None:
         self._loop_thread_id = threading.get_ident()
         self._has_ended = threading.Event()
         self._last_beat = time.monotonic()
         self._cpu_wait_at_last_beat = cpu_wait_seconds()
-        self._longest_observed_pause = 0.0
+        # The longest pause for which watch(), in the second thread, has set longest_pause_at.
+        self._longest_located_pause = 0.0
         self.longest_pause = 0.0
         """The longest time in seconds between two iterations of the event loop.
 
@@ -322,13 +334,13 @@ class LoopWatch:
         """The line of code that held the event loop for the longest time; empty if none did."""
 
     async def beat(self) -> None:
-        """Measure the pauses until cancelled. Called in the event loop."""
+        """Note a beat again and again until cancelled. Called in the event loop."""
         while True:
             self.note_beat()
             await asyncio.sleep(_BEAT_SECONDS)
 
     def note_beat(self) -> None:
-        """Measure the pause since the last iteration of the event loop."""
+        """Measure the pause since the last beat, and start the next."""
         now, cpu_wait = time.monotonic(), cpu_wait_seconds()
         pause = now - self._last_beat - (cpu_wait - self._cpu_wait_at_last_beat)
         self.longest_pause = max(self.longest_pause, pause)
@@ -341,8 +353,8 @@ class LoopWatch:
         """
         while not self._has_ended.wait(_CHECK_SECONDS):
             pause = time.monotonic() - self._last_beat
-            if pause > max(self._longest_observed_pause, 2 * _CHECK_SECONDS):
-                self._longest_observed_pause = pause
+            if pause > max(self._longest_located_pause, 2 * _CHECK_SECONDS):
+                self._longest_located_pause = pause
                 frame = sys._current_frames().get(self._loop_thread_id)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
                 self.longest_pause_at = _place_in(frame) or self.longest_pause_at
 

@@ -53,7 +53,8 @@ _FRAGILE_TEXTS = (
 def started(task_id: str, at: float = 1.0, user: str | None = None) -> TaskStarted:
     """Return the event that starts a task; ``user`` is the user for whom the task runs."""
     task = f"do {task_id}"
-    setup = {keys[0]: f"the {name}" for name, keys in fields_of_setup().items()}
+    # A journal copies some values of the setup into fields of the task's record: set them all.
+    setup = {keys[0]: f"the {field}" for field, keys in fields_of_setup().items()}
     return TaskStarted(
         task_id=task_id, seq=1, at=at, task=task, origin="agent", user=user, setup=setup
     )

@@ -108,6 +108,10 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
 
 
 def _secrets_in_attributes(value: object) -> Iterator[str]:
+    """Yield the ``SecretStr`` values of an object's attributes, and the secrets in its texts.
+
+    Texts count only in attributes with a name such as ``api_key``.
+    """
     for name, attribute in getattr(value, "__dict__", {}).items():
         if isinstance(attribute, SecretStr):
             yield attribute.get_secret_value()
@@ -116,9 +120,9 @@ def _secrets_in_attributes(value: object) -> Iterator[str]:
 
 
 def reprs_of(subject: object) -> list[str]:
-    """Return the texts of an object, and of the objects in its attributes.
+    """Return the ``repr`` and ``str`` of an object, and the ``repr`` of objects in its attributes.
 
-    Only objects of the same package count.
+    Objects of other packages are left out.
     """
     package = type(subject).__module__.partition(".")[0]
     texts = [repr(subject), str(subject)]

@@ -77,16 +77,16 @@ class ObserverContract(Contract):
     ) -> None:
         for event in every_event("first"):
             await observer.observe(event)
-        reported_of_first = len(reported_texts())
+        count_after_first_task = len(reported_texts())
         for event in every_event("second"):
             await observer.observe(event)
         await observer.aclose()
-        at_once = list(reported_texts())
-        assert len(at_once) > reported_of_first, (
+        texts_at_close = list(reported_texts())
+        assert len(texts_at_close) > count_after_first_task, (
             "`reported_texts` returns nothing of the second task"
         )
         await asyncio.sleep(_INSTANT)
-        assert list(reported_texts()) == at_once, (
+        assert list(reported_texts()) == texts_at_close, (
             "events were reported after aclose(): flush there, or a process that ends loses them"
         )
 

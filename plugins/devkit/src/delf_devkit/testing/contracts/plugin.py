@@ -28,7 +28,7 @@ from delf.specs import SandboxSpec, Spec
 from delf_devkit.testing.contracts.base import Contract, fail_without, needs
 from delf_devkit.testing.contracts.leaks import plain_secrets, types_of
 
-_PROBE = """
+_LIST_IMPORTED_MODULES = """
 import json, sys
 before = set(sys.modules)
 import {module}
@@ -37,7 +37,8 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 # Prints what an import changes in the process: for each changed part, such as the environment
 # variables, the new values. If the part only lost values, all its earlier values are printed.
-_CHANGES = """
+# A program that imports modules, and prints what changed in its process as the last line.
+_REPORT_CHANGES_OF_IMPORT = """
 import importlib, json, logging, os, signal, threading
 import delf
 def now():
@@ -58,7 +59,7 @@ print(json.dumps([
 ]))
 """
 
-_KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "SYSTEMROOT", "TEMP")
+_KEPT_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG", "SYSTEMROOT", "TEMP")
 
 
 class PluginContract(Contract):
@@ -170,10 +171,10 @@ class PluginContract(Contract):
         modules.add(self._module)
         if importlib.util.find_spec(f"{self._module}.plugin"):
             modules.add(f"{self._module}.plugin")
-        code = _CHANGES.format(modules=sorted(modules))
+        code = _REPORT_CHANGES_OF_IMPORT.format(modules=sorted(modules))
         command = [own_python(), "-c", code]
         # A new process, because this one has imported the modules already.
-        environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         result = subprocess.run(  # noqa: S603
             command, capture_output=True, text=True, check=False, env=environ
         )
@@ -189,7 +190,7 @@ class PluginContract(Contract):
     def test_plugin_module_imports_nothing_heavy(self) -> None:
         if not self._has_hooks:
             return  # its entry point names a class, which is imported on first use
-        code = _PROBE.format(module=f"{self._module}.plugin")
+        code = _LIST_IMPORTED_MODULES.format(module=f"{self._module}.plugin")
         command = [own_python(), "-c", code]
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         assert result.returncode == 0, result.stderr

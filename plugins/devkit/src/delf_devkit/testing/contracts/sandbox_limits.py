@@ -146,8 +146,8 @@ class SandboxLimits(Contract):
             await self._check_waiting_costs_no_cpu(bench)
             await self._check_cpu_of_all_scripts(bench)
             measured = await self._measure_once(backend)
-            # The isolation test runs an endless loop, too. It passes whether the operating system
-            # or the script's own process stops the loop.
+            # The measurement runs an endless loop, too. It does not show whether the operating
+            # system or code in the script's own process stopped the loop.
             assert measured.limits_cpu is not False, (  # None: not tested
                 "the operating system does not enforce the limit of processor time"
             )

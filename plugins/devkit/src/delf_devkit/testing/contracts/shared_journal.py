@@ -361,6 +361,7 @@ class SharedJournalContract(Contract):
         await one.append(decided("a", 9, "of_call", **until_revoked))
         of_action, of_call = await other.remembered()
         assert of_action.request_id == "of_action"
+        # A decision about an action covers all calls of the action, with any arguments.
         assert (of_action.arguments, of_action.user) == (None, "bob")
         assert of_call.request_id == "of_call"
         assert dict(of_call.arguments) == dict(asked("a", 5, "of_call").arguments)

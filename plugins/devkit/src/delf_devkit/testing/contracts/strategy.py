@@ -143,16 +143,16 @@ class _RepliesByTask:
         text = "".join(message.text for message in request.messages)
         # The text of each task contains a unique mark.
         marks = [mark for mark in self._remaining if mark in text]
-        await self._wait_for_other_tasks(marks)
+        self._arrived.update(marks)
+        await self._wait_for_all_tasks()
         replies = self._remaining[marks[0]] if len(marks) == 1 else None
         if not replies:
             self.mixed_requests.append(", ".join(marks) or "none")
             raise LLMExecutionError("the tasks are mixed up")
         return replies.popleft()
 
-    async def _wait_for_other_tasks(self, arrived_marks: Sequence[str]) -> None:
+    async def _wait_for_all_tasks(self) -> None:
         """Wait until each task has made a request, but not longer than ``_REPLY_SECONDS``."""
-        self._arrived.update(arrived_marks)
         if len(self._arrived) == len(self._remaining):
             self._all_arrived.set()
         with contextlib.suppress(TimeoutError):
@@ -367,12 +367,13 @@ class StrategyContract(Contract):
     async def _check_task_ends(
         self, strategy: Any, reply_to: Callable[[int], Any], failure: str = ""
     ) -> None:
-        """Fail if a strategy asks a model more than ``most_requests`` times.
+        """Fail if a strategy makes more than ``most_requests`` requests to a model.
 
         Args:
             strategy: The strategy.
-            reply_to: Takes the number of a request; returns a reply as in ``replies``.
-            failure: The message with which a tool of the task fails; empty if the tool works.
+            reply_to: Takes the number of a request, from 1; returns the model's reply to it, as an
+                item of ``replies``.
+            failure: The message with which the tool ``add`` fails; empty if the tool works.
         """
         request_count = 0
         simulated = _SimulatedTools()
