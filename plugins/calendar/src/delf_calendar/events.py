@@ -136,10 +136,11 @@ def times(
 
     Args:
         start: The start.
-        end: The end.
-        zone: The event's zone, if the start names none: the start is then a local time, or has only
-            an offset, such as +02:00.
-        converts_to_zone: Whether both times are converted to ``zone``, even if they have a zone.
+        end: The end; None for the default.
+        zone: The event's zone, unless ``start`` has a named zone such as Europe/Berlin. An offset,
+            such as +02:00, is no named zone.
+        converts_to_zone: Whether the event gets ``zone`` in any case. Times with another zone are
+            then converted to ``zone``.
 
     Raises:
         ToolRefusedError: If only one of start and end is a date, if only one of two times has a

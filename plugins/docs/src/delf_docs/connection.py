@@ -287,7 +287,7 @@ class Docs(GoogleConnection):
         requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
         context: CallContext | None = None,
     ) -> Edit:
-        """Change a document by API requests that ``requests_for`` computes from its current state.
+        """Change a document by requests that ``requests_for`` computes from its current content.
 
         Changes of this process are serialised. If another program changes the document meanwhile,
         the requests' indexes are wrong, so the document is read again.

@@ -53,6 +53,7 @@ _QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
 _ROOT_NAMES: Final = ("", "/", "root")
 # The actions that change or remove an existing file.
 _CHANGING_ACTIONS: Final = frozenset({"update", "trash", "delete"})
+# The media types of the contents that Drive converts to files of its own formats.
 _UPLOAD_TYPES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
 
 
@@ -269,6 +270,7 @@ class Drive(GoogleConnection):
             query={"fields": FIELDS, **ALL_DRIVES},
             body=body,
         )
+        # The body has the type of the new file; Drive converts the uploaded content to that type.
         upload_type = _UPLOAD_TYPES.get(media_type, media_type)
         return file_of(await upload(self.transport, request, data, upload_type))
 
@@ -519,9 +521,9 @@ class Drive(GoogleConnection):
 
 
 def _is_changed(record: Mapping[str, Any], body: dict[str, Any], new_folder: str | None) -> bool:
-    """Return True if a file already is as a request would make it.
+    """Return True if a file already has the metadata in a request's body, and is in the new folder.
 
-    The file has the metadata in the request's body, and is in the new folder, if there is one.
+    Without a new folder, the folder does not matter.
     """
     is_in_folder = new_folder is None or record.get("parents") == [new_folder]
     return is_in_folder and body.items() <= record.items()

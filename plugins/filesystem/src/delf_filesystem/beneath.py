@@ -132,12 +132,11 @@ def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -
         parts: The names in the path from the outer folder.
         make: Whether missing folders are created.
     """
-    flags = os.O_RDONLY | os.O_DIRECTORY
     if make:
         for depth, name in enumerate(parts):
             with folder_beneath(folder, parts[:depth]) as parent, suppress(FileExistsError):
                 os.mkdir(name, dir_fd=parent)
-    opened = open_beneath(folder, parts, flags)
+    opened = open_beneath(folder, parts, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield opened
     finally:

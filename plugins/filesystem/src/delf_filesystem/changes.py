@@ -68,11 +68,11 @@ def basis_of(changes: Sequence[Change]) -> str:
     digest = hashlib.sha256()
     for change in changes:
         content = change.before
-        before = change.old_state if content is None else hashlib.sha256(content).hexdigest()
+        version = change.old_state if content is None else hashlib.sha256(content).hexdigest()
         status = change.status_of_long_file
-        if status is not None:  # the content after ``before`` may change, too
-            before += f" {status.st_size} {status.st_mtime_ns}"
-        digest.update(f"{change.place}\0{before}\n".encode("utf-8", "surrogateescape"))
+        if status is not None:  # ``content`` is only the beginning of the file
+            version += f" {status.st_size} {status.st_mtime_ns}"
+        digest.update(f"{change.place}\0{version}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 

@@ -493,8 +493,8 @@ class Filesystem(Connection[FilesystemSettings]):
     def _files(self, path: str, pattern: str) -> Iterator[tuple[Place, os.stat_result]]:
         for place in self._places(path):
             patterns = [pattern]
-            # With the path ".", a pattern may begin with the name of a root: ``notes/*.md``
-            # means ``./*.md`` in the root ``notes``.
+            # With the path ".", a pattern may begin with the name of a root: ``notes/*.md`` means
+            # ``./*.md`` in the root ``notes``. Without ``./``, it would match in all subfolders.
             if path == "." and pattern.startswith(f"{place.name}/"):
                 patterns.append(f".{pattern.removeprefix(place.name)}")
             yield from walk(place, Glob(*patterns))

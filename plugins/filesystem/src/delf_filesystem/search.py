@@ -65,9 +65,10 @@ class _Pattern:
         if len(pattern) > _MAX_PATTERN_CHARS:
             raise ToolRefusedError(f"a pattern has at most {_MAX_PATTERN_CHARS} characters")
         pattern = pattern.strip("/")
+        # ``*.md`` matches names in every folder, but ``./*.md`` only in the folder itself.
+        is_name = "/" not in pattern
         parts = pattern.removeprefix("./").split("/")
-        # A pattern without a slash matches names in every folder.
-        if "/" not in pattern and parts != ["**"]:
+        if is_name and parts != ["**"]:
             parts = ["**", *parts]
         # None stands for `**`. An expression made by fnmatch matches a name in linear time.
         self._parts = [

@@ -255,7 +255,7 @@ class Gmail(GoogleConnection):
         attachments: list[Attachment | str] | None = None,
         context: CallContext | None = None,
     ) -> Sent:
-        """Answer a message in its conversation: its sender, or with `everyone` all who got it."""
+        """Answer the sender of a message in its conversation; with `everyone`, all who got it."""
         files = await self._load_attachments(attachments, context)
         raw, thread = await self._build_reply(message, text, html, files, everyone=everyone)
         return await self._send(raw, thread)

@@ -138,7 +138,7 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     keywords: _Keywords | None = None
     if kind in ("json", "form", "multipart") and schema is not None:
         keywords = _keywords_of_properties(document, schema, used_keywords)
-    if keywords is None:  # one keyword argument takes the whole body
+    if keywords is None:  # one keyword argument takes the whole body: ``body`` or ``body_content``
         whole_argument = unique("body", used_keywords, "content")
         keywords = _Keywords(None, whole_argument, extra_argument=None)
     return Body(
@@ -199,8 +199,8 @@ def _keywords_of_properties(
         name: part for name, part in merged.properties.items() if not document.is_read_only(part)
     }
     has_only_additional = merged.additional and not writable
-    # ``{"type": "object"}`` alone says nothing about the properties. With ``additionalProperties:
-    # false``, it describes an empty object.
+    # ``{"type": "object"}`` alone allows any properties, but with ``additionalProperties: false``
+    # only an empty object.
     is_undescribed = not merged.properties and not _forbids_additional(document, schema)
     if has_only_additional or is_undescribed or len(writable) > _MAX_FIELDS:
         return None
@@ -215,4 +215,4 @@ def _keywords_of_properties(
     extra_argument = None
     if merged.additional:
         extra_argument = unique("extra_fields", {*used_keywords, *keywords})
-    return _Keywords(fields, None, extra_argument)
+    return _Keywords(fields, whole_argument=None, extra_argument=extra_argument)

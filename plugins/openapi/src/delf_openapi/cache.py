@@ -50,7 +50,7 @@ class Cache:
     def __init__(self, folder: str | None) -> None:
         self._folder = expand_home(folder) if folder else user_folder("cache") / "openapi"
 
-    def document(self, uri: str, limit: int) -> Source:
+    def document(self, uri: str, max_bytes: int) -> Source:
         """Return a document from the cache if its entry is valid; otherwise read and cache it.
 
         Raises:
@@ -64,7 +64,7 @@ class Cache:
         file_version = _file_version(uri)
         if cached is not None and _is_fresh(cached, file_version):
             return Source(uri, cached.tree, cached.digest)
-        source = read(uri, limit)
+        source = read(uri, max_bytes)
         entry = {
             "format": 6,
             "uri": uri,

@@ -57,8 +57,10 @@ class Caller:
         self._transport: Transport | None = None
         self._responses: Responses | None = None
         self._logged_warnings: set[str] = set()
-        # The reported faults: the label of the response, and the path and kind of the fault.
+        # The reported faults. A fault is a pair: the label of the response, such as
+        # ``GET /pets answered 200``, and the path of the fault with its kind at the end.
         self._reported_mismatches: set[tuple[str, tuple[str, ...]]] = set()
+        # By action, the types that results had although the specification does not allow them.
         self._known_types: dict[str, set[Found]] = {}
 
     def builder(self, call: Call) -> RequestBuilder:
@@ -98,7 +100,7 @@ class Caller:
 
         if self._transport is None:
             self._transport = Transport(self.name, self._settings, self._hide_in_messages)
-        # If the API itself has a parameter of this name, the argument is sent with the request.
+        # If the API itself has a parameter named FULL_RESPONSE, the argument is sent to the API.
         if FULL_RESPONSE in call.names:
             is_full_response = False
         else:

@@ -303,8 +303,9 @@ def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
 def effect_of(operation: Operation) -> Effect:
     """Return the effect of an operation, derived from its method, its names and its parameters."""
     endpoint = operation.endpoint
-    overrides_method = any(param.name.lower() in _METHOD_PARAMETERS for param in operation.params)
-    if endpoint.method == "DELETE" or overrides_method:
+    # With such a parameter, as ``_method=DELETE``, a call of any method may delete.
+    may_become_delete = any(param.name.lower() in _METHOD_PARAMETERS for param in operation.params)
+    if endpoint.method == "DELETE" or may_become_delete:
         return "irreversible"
     # An operationId has its verb at the start or the end: deletePet, pet_delete.
     id_words = snake(endpoint.operation_id or "").split("_")
@@ -317,9 +318,10 @@ def effect_of(operation: Operation) -> Effect:
         return "irreversible"
     if endpoint.method not in _SAFE_METHODS:
         return "write"
-    has_changing_verb = not _CHANGING_WORDS.isdisjoint(verbs)
-    has_reading_word = not _READING_WORDS.isdisjoint(id_words)
-    return "write" if has_changing_verb and not has_reading_word else "read"
+    # In an operationId such as get_refund, "refund" is a noun.
+    has_changing_word = not _CHANGING_WORDS.isdisjoint(verbs)
+    has_reading_verb = not _READING_WORDS.isdisjoint(id_words)
+    return "write" if has_changing_word and not has_reading_verb else "read"
 
 
 def _parameter_argument(
@@ -525,9 +527,10 @@ def _type_without_content(raw: Mapping[str, Any]) -> _ResultType:
     statuses = _success_statuses(raw)
     if not statuses:
         return _ResultType("Any", is_declared=False)
-    # For a status such as 200, many specifications omit the content by mistake.
-    has_status_without_content = not _STATUSES_WITHOUT_CONTENT.isdisjoint(statuses)
-    return _ResultType("None", is_declared=has_status_without_content)
+    # Only a status such as 204 means a response without content. For a status such as 200, many
+    # specifications omit the content by mistake.
+    means_no_content = not _STATUSES_WITHOUT_CONTENT.isdisjoint(statuses)
+    return _ResultType("None", is_declared=means_no_content)
 
 
 def _success_statuses(raw: Mapping[str, Any]) -> list[str]:

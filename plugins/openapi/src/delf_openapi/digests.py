@@ -44,12 +44,13 @@ class OperationDigests:
         self._document = document
         self._has_base_url = has_base_url
         self._targets: dict[str, _Part] = {}  # by reference
-        # The digests of all targets that an operation reaches, by the set of the operation's own
-        # references. Many operations have the same set.
-        self._digests: dict[frozenset[str], str | None] = {}
-        # The same digests, by the set of all references that an operation reaches. Different sets
-        # of own references often reach the same set.
-        self._digests_of_targets: dict[frozenset[str], str | None] = {}
+        # An operation's references lead to schemas with further references. The digest of all
+        # these targets is cached twice. First, by the references in the operation itself, which
+        # are the same for many operations.
+        self._digests_by_own_references: dict[frozenset[str], str | None] = {}
+        # Then by all references that are reached, which are often the same for operations that
+        # have different references of their own.
+        self._digests_by_all_references: dict[frozenset[str], str | None] = {}
 
     def digest(self, endpoint: Endpoint) -> str | None:
         """Return a digest of an operation's request; None if the request cannot be written as JSON.
@@ -57,9 +58,9 @@ class OperationDigests:
         The responses do not count, because services often add fields to their results.
         """
         part = self._part_of(self._request_of(endpoint))
-        if part.refs not in self._digests:
-            self._digests[part.refs] = self._digest_of_reachable(part.refs)
-        digests = [part.digest, self._digests[part.refs]]
+        if part.refs not in self._digests_by_own_references:
+            self._digests_by_own_references[part.refs] = self._digest_of_reachable(part.refs)
+        digests = [part.digest, self._digests_by_own_references[part.refs]]
         return None if None in digests else description_digest(digests)
 
     def _request_of(self, endpoint: Endpoint) -> list[Any]:
@@ -88,11 +89,11 @@ class OperationDigests:
             reachable |= refs
             refs_in_targets = {inner for ref in refs for inner in self._targets[ref].refs}
             refs = frozenset(refs_in_targets) - reachable
-        if reachable not in self._digests_of_targets:
+        if reachable not in self._digests_by_all_references:
             digests = {ref: self._targets[ref].digest for ref in reachable}
             digest = None if None in digests.values() else description_digest(digests)
-            self._digests_of_targets[reachable] = digest
-        return self._digests_of_targets[reachable]
+            self._digests_by_all_references[reachable] = digest
+        return self._digests_by_all_references[reachable]
 
     def _part_at(self, ref: str) -> _Part:
         try:
@@ -101,6 +102,7 @@ class OperationDigests:
             return _Part("a broken reference", frozenset())
 
     def _part_of(self, node: Any) -> _Part:
+        """Return the digest of a node, and the references in the node."""
         try:
             text = _json_of(node)
         except (TypeError, ValueError, RecursionError):

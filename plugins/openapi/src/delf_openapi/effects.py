@@ -43,7 +43,8 @@ class OperationEffects:
         self._effects = settings.effects
         self._selectors = deciding_selectors(settings.effects, api.endpoints, name)
         self._matches: dict[str, Match] = {}
-        # The record of the operations that the effects apply to; None if they apply to all.
+        # The operations to which the effects apply; None for a specification of the user's own,
+        # where the effects apply to all operations.
         self._recorded_effects: DeclaredEffects | None = None
         if self._selectors and api.document.trees.are_from_web:
             has_base_url = settings.base_url is not None
@@ -54,7 +55,7 @@ class OperationEffects:
             self._recorded_effects = DeclaredEffects(settings.effects, path)
 
     def apply(self) -> Applied:
-        """Set the effects of the actions; return these effects and the unknown operations."""
+        """Set the effects of the actions; return these effects, and actions to accept."""
         if self._recorded_effects is None:
             applied = Applied(self._declared_effects(), unknown=[])
         else:

@@ -78,6 +78,7 @@ class Enrichment:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _batch(self, batch: dict[str, str]) -> None:
+        """Ask about a batch of actions: their names, each with a line about the action."""
         async with self._semaphore:
             question = user(_QUESTION + "\n".join(batch.values()))
             reply = await self._ask([question], self._llm)
@@ -93,8 +94,8 @@ def _summary_of(answer: Any) -> str | dict[str, str]:
             result as ``returns``.
 
     Returns:
-        The cleaned summary; if the answer has a valid type, a mapping of the same form as the
-        answer.
+        The cleaned summary; if the answer has a valid type, a mapping with ``does`` and
+        ``returns``.
     """
     if not isinstance(answer, dict):
         return clean(answer, _SUMMARY_CHARS)
@@ -116,7 +117,7 @@ def type_text(text: Any) -> str | None:
 
 
 def _is_type(node: ast.expr) -> bool:
-    """Return True if an expression that the language model wrote is only a type of a stub."""
+    """Return True if an expression consists only of known types, as in ``list[str] | None``."""
     if isinstance(node, ast.Name):
         return node.id in _TYPES
     if isinstance(node, ast.Constant):
@@ -154,11 +155,15 @@ def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> N
         answer = summaries.get(entry.endpoint.name)
         if answer is None:
             continue
-        has_fields = isinstance(answer, dict)
-        answer_fields = cast("dict[str, Any]", answer) if has_fields else {"does": answer}
-        if description := clean(answer_fields.get("does"), _SUMMARY_CHARS):
-            entry.summary = description
-        if entry.has_undeclared_result and (returns := type_text(answer_fields.get("returns"))):
+        description: Any = answer
+        guessed_type: Any = None
+        if isinstance(answer, dict):
+            answer_fields = cast("dict[str, Any]", answer)
+            description = answer_fields.get("does")
+            guessed_type = answer_fields.get("returns")
+        if summary := clean(description, _SUMMARY_CHARS):
+            entry.summary = summary
+        if entry.has_undeclared_result and (returns := type_text(guessed_type)):
             entry.returns = returns
             # The summary may have the mark already, from an earlier call of this function.
             entry.summary = entry.summary.removesuffix(GUESSED) + GUESSED

@@ -122,13 +122,13 @@ def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
 
 def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[Source, Read]:
     """Return the specification, and a function that reads documents to which it refers."""
-    limit = settings.max_spec_bytes
+    max_bytes = settings.max_spec_bytes
     cache = Cache(settings.cache_dir) if settings.cache else None
 
     def read_document(uri: str) -> Source:
         if cache is None:
-            return read(uri, limit)
-        return cache.document(uri, limit)
+            return read(uri, max_bytes)
+        return cache.document(uri, max_bytes)
 
     if tree is not None:
         return of_mapping(tree), read_document

@@ -116,6 +116,7 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
     endpoints: list[Endpoint] = []
     names = _UniqueNames()
     operations = list(_declared_operations(document, warnings))
+    # The name is made from the short id, without the path that FastAPI appends, if that is unique.
     short_id_counts = Counter(operation.short_id for operation in operations)
     for operation in operations:
         is_short_id_unique = short_id_counts[operation.short_id] == 1
@@ -318,7 +319,7 @@ def _read_params(
     # If several places have a parameter of the same name, the first place gets the plain keyword.
     for place, name in sorted(declared, key=lambda key: _PLACES.index(key[0])):
         if place == "path" and name not in placeholders:
-            continue
+            continue  # the path has no place for the value
         arg = unique(argument_name(name), places_by_keyword, place)
         places_by_keyword[arg] = place
         fields = declared[place, name]
@@ -366,6 +367,8 @@ def _parse_param(
     document: Document, arg: str, name: str, place: Place, declared: dict[str, Any]
 ) -> Param:
     """Parse a declared parameter, and add OpenAPI's defaults."""
+    # A parameter has a schema, or a value in the format of a media type: ``content`` then has the
+    # media type as its only key.
     media: str | None = None
     schema: Any = declared.get("schema")
     content: Any = declared.get("content")

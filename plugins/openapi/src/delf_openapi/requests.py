@@ -141,6 +141,7 @@ class RequestBuilder:
         body = self.operation.body
         names = {*self._params, *self._fields, *self._body_names(body)}
         for arg, value in arguments.items():
+            # Unless the API itself has an argument named FULL_RESPONSE.
             if arg == FULL_RESPONSE and arg not in names:
                 validated[arg] = bool(value)
                 continue
@@ -281,6 +282,7 @@ class RequestBuilder:
         for field_name, value in given_fields.items():
             if body.is_patch and value is None:  # removes a property, whatever its schema is
                 continue
+            # A multipart body may have files; the schema describes only the content of a file.
             fields[field_name] = _content_of_file(value) if body.kind == "multipart" else value
         keywords_by_field = {f.name: arg for arg, f in self._fields.items()}
         texts: list[str] = []

@@ -198,7 +198,7 @@ def _add_http(name: str, scheme: str, settings: OpenAPISettings, credentials: Cr
         credentials: The credentials that get the header.
     """
     if scheme == "basic":
-        user_and_password = _credential(name, None, settings)
+        user_and_password = _credential(name, fallback=None, settings=settings)
         if user_and_password is None and settings.username is None:
             return False
         credentials.headers["Authorization"] = _basic(settings, user_and_password)

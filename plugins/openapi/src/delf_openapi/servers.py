@@ -25,21 +25,23 @@ def server_of(
         operation: The operation. Its own servers override the servers of its path item, which
             override those of the specification.
         base_url: The configured address, which overrides all servers; None without one.
-        values: A mapping from variable in an address to value.
+        values: The values of variables in addresses, such as ``{region}``, by variable.
 
     Raises:
         ConnectionConfigurationError: If no address is known.
     """
     if base_url:
         return _normalise_url("", base_url)
-    root = document.at("#")
-    for holder in (operation.raw, operation.item, root):
-        servers = holder.get("servers")
+    # The address of a server may be relative to the address of the specification.
+    spec_url = document.trees.uri
+    specification = document.at("#")
+    for part in (operation.raw, operation.item, specification):
+        servers = part.get("servers")
         if isinstance(servers, list) and servers:
             address = _choose_address(cast("list[Any]", servers), values)
             if address is not None:
-                return _normalise_url(document.trees.uri, address)
-    return _normalise_url(document.trees.uri, "/")
+                return _normalise_url(spec_url, address)
+    return _normalise_url(spec_url, "/")  # OpenAPI's default without servers
 
 
 def _choose_address(servers: list[Any], values: Mapping[str, str]) -> str | None:

@@ -93,46 +93,46 @@ def path_of(uri: str) -> Path:
     return Path(unquote(urlsplit(uri).path))
 
 
-def read(uri: str, limit: int) -> Source:
+def read(uri: str, max_bytes: int) -> Source:
     """Read a JSON or YAML document.
 
     Args:
         uri: The address.
-        limit: The maximum number of bytes.
+        max_bytes: The maximum number of bytes.
 
     Raises:
         SpecError: If the document is too large, not a mapping, or nested too deeply.
         ConnectionUnavailableError: If the document is unavailable.
     """
-    data = _data(uri, limit)
+    data = _data(uri, max_bytes)
     return Source(uri, _parse(uri, data), digest_of(data))
 
 
-def _data(uri: str, limit: int) -> bytes:
-    """Read the file or the web document at an address; raise if it exceeds the limit."""
+def _data(uri: str, max_bytes: int) -> bytes:
+    """Read the file or the web document at an address; raise if it is larger than ``max_bytes``."""
     if uri.startswith("file:"):
         path = path_of(uri)
         try:
             size = path.stat().st_size
-            if size > limit:
-                raise _too_large(uri, size, limit)
+            if size > max_bytes:
+                raise _too_large(uri, size, max_bytes)
             return path.read_bytes()
         except OSError as error:
             raise ConnectionFileNotFoundError(
                 f"the specification {path} cannot be read: {error.strerror or error}"
             ) from None
-    return _fetch(uri, limit)
+    return _fetch(uri, max_bytes)
 
 
-def _too_large(uri: str, size: int | None, limit: int) -> SpecError:
+def _too_large(uri: str, size: int | None, max_bytes: int) -> SpecError:
     measured = "" if size is None else f"{size:,} bytes, and "
     return SpecError(
-        f"the specification {uri} is too large: {measured}at most {limit:,} bytes are read",
+        f"the specification {uri} is too large: {measured}at most {max_bytes:,} bytes are read",
         hint="set max_spec_bytes to read it anyway",
     )
 
 
-def _fetch(uri: str, limit: int) -> bytes:
+def _fetch(uri: str, max_bytes: int) -> bytes:
     """Download a document; follow redirects within its origin."""
     import httpx
 
@@ -140,20 +140,20 @@ def _fetch(uri: str, limit: int) -> bytes:
         headers = {"Accept-Encoding": ACCEPTED}
         http = transport(httpx, verify=default_context())
         with httpx.Client(transport=http, timeout=_REQUEST_SECONDS, headers=headers) as client:
-            return _follow_redirects(client, uri, limit)
+            return _follow_redirects(client, uri, max_bytes)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ConnectionUnavailableError(
             f"the specification {_safe_uri(uri)} is not available: {type(error).__name__}"
         ) from None
 
 
-def _follow_redirects(client: httpx.Client, uri: str, limit: int) -> bytes:
+def _follow_redirects(client: httpx.Client, uri: str, max_bytes: int) -> bytes:
     """Request a document, and return the body of the first response that is no redirect."""
     url = uri
     for _ in range(_MAX_REDIRECTS + 1):
         with client.stream("GET", url) as response:
             if not response.has_redirect_location:
-                return _read_body(response, uri, limit)
+                return _read_body(response, uri, max_bytes)
             url = urljoin(url, response.headers["location"])
         if origin_of(url) != origin_of(uri):
             raise ConnectionUnavailableError(
@@ -163,7 +163,7 @@ def _follow_redirects(client: httpx.Client, uri: str, limit: int) -> bytes:
     raise ConnectionUnavailableError(f"the specification {_safe_uri(uri)} redirects forever")
 
 
-def _read_body(response: httpx.Response, uri: str, limit: int) -> bytes:
+def _read_body(response: httpx.Response, uri: str, max_bytes: int) -> bytes:
     """Read the body of a response; raise if the body is too large or arrives too slowly."""
     if response.status_code != 200:
         raise ConnectionUnavailableError(
@@ -172,7 +172,7 @@ def _read_body(response: httpx.Response, uri: str, limit: int) -> bytes:
     content = bytearray()
     deadline = time.monotonic() + _TOTAL_SECONDS
     try:
-        inflater = Inflater(response.headers, limit)
+        inflater = Inflater(response.headers, max_bytes)
         for data in response.iter_raw():
             for piece in inflater.feed(data):
                 content += piece
@@ -182,7 +182,7 @@ def _read_body(response: httpx.Response, uri: str, limit: int) -> bytes:
                 )
         inflater.finish()
     except BodyTooLargeError:
-        raise _too_large(_safe_uri(uri), None, limit) from None
+        raise _too_large(_safe_uri(uri), None, max_bytes) from None
     return bytes(content)
 
 

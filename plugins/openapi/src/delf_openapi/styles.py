@@ -127,8 +127,10 @@ def query_pairs(param: Param, value: Any) -> Pairs:
     """Serialise a query parameter to pairs of quoted name and quoted value."""
     safe = _RESERVED if param.reserved else _UNRESERVED
     name = quote(param.name, safe=_UNRESERVED)
-    # OpenAPI does not define nested values; write JSON.
-    if param.media is not None or (param.style != "deepObject" and _is_nested(value)):
+    has_media_type = param.media is not None  # in practice JSON
+    # Only the style deepObject defines how nested values are written.
+    has_no_style = param.style != "deepObject" and _is_nested(value)
+    if has_media_type or has_no_style:
         return [(name, quote(_json(value), safe=_UNRESERVED))]
     return styled_pairs(name, value, param.style, explode=param.explode, safe=safe)
 

@@ -87,7 +87,7 @@ class _Message:
 
 
 def _with_query(url: str, query: str) -> str:
-    """Add a query to a URL, unless the URL already has all parameters of the query."""
+    """Add a query to a URL, unless the URL has the whole query already, as after a redirect."""
     present = urlsplit(url).query.split("&")
     missing = [parameter for parameter in query.split("&") if parameter not in ("", *present)]
     if not missing:

@@ -172,7 +172,7 @@ class Responses:
 
 
 def _schema_for_media(content: Any, media: str, document: Document) -> Any:
-    """Return the schema declared for a media type, or else for any JSON; None without both."""
+    """Return the schema declared for a media type, else for any JSON type, else None."""
     listed: Mapping[str, Any] = {}
     if isinstance(content, Mapping):
         listed = cast("Mapping[str, Any]", content)

@@ -122,7 +122,8 @@ def _yaml_loader() -> Any:
             Without the limit, each level of nested mappings could double the size.
             """
             for part in _merged_mappings(node):
-                # The base class calls this method for the part again, which has no ``<<`` by then.
+                # Flatten the part now, so that its keys can be counted. The base class flattens the
+                # part once more, which then changes nothing.
                 self.flatten_mapping(part)
                 self.merged_key_count += len(part.value)
                 if self.merged_key_count > _MAX_MERGED:

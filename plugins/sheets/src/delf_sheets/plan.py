@@ -119,7 +119,7 @@ class Plan:
         body = {"start": area.start, "rows": cells, "fields": "userEnteredValue"}
         self.requests.append({"updateCells": body})
         self.requests += _date_format_requests(area, date_formats)
-        if area.top == 0:
+        if area.top == 0:  # a later append to the sheet goes by the new header
             self.change_first_row(area.sheet, area.left, grid[0])
         return len(grid) * width
 

@@ -187,8 +187,8 @@ def a1(row: int, column: int) -> str:
     letters = ""
     column += 1
     while column:
-        column, rest = divmod(column - 1, 26)
-        letters = chr(65 + rest) + letters
+        column, remainder = divmod(column - 1, 26)
+        letters = chr(ord("A") + remainder) + letters
     return f"{letters}{row + 1}"
 
 

@@ -64,10 +64,13 @@ class OwnTables:
         return cls(dict(trust), dialect, functions)
 
     def is_own_table(self, table: str) -> bool:
-        """Return whether the setting ``trust`` says that only the user writes all of a table."""
+        """Return whether the setting ``trust`` says that only the user writes to a table.
+
+        False if the setting names a column of the table as ``outside``: one column that others
+        write, such as ``orders.note``, makes the whole row untrusted.
+        """
         if self.trust.get(self._key(table)) != "own":
             return False
-        # One column that others write, such as ``orders.note``, makes the whole row untrusted.
         outside_columns = [key for key in self._outside_keys() if "." in key]
         tables_of_columns = [key.rpartition(".")[0] for key in outside_columns]
         return not any(_may_mean(name, table) for name in tables_of_columns)

@@ -262,8 +262,8 @@ class SQL(Connection[SQLSettings]):
             KeyAddressError: If the project gives the address, and PostgreSQL's driver could take
                 the login from the environment or from a file of the user, such as ``~/.pgpass``.
         """
-        # check_login() distrusts an address from a file of the project, and trusts an address from
-        # any other source, such as the environment, like one from the program.
+        # For check_login(), an address from the environment counts like one from the program: only
+        # an address from a file of the project is distrusted.
         sources = {self.settings.source(field) for field in ("url", "host", "database")}
         source: Source = "project" if "project" in sources else "program"
         url = self.settings.url.get_secret_value() if self.settings.url is not None else ""
@@ -396,10 +396,10 @@ class SQL(Connection[SQLSettings]):
             count = count_of(statement, params)
             if count is None:
                 return uncounted
-            row_count = await self._run_count(count)
-            if row_count is None:
+            affected_rows = await self._run_count(count)
+            if affected_rows is None:
                 return uncounted
-            total += row_count
+            total += affected_rows
             label = count.label  # the same for all sets, because the statement is the same
         return f"{label}: {total:,}"
 
@@ -562,6 +562,7 @@ class SQL(Connection[SQLSettings]):
         return self._own_tables.without_comment(relation)
 
     def _describe(self, backend: Backend, session: Any, task: str) -> _SchemaText:
+        """Describe the database for a task: all tables if they fit, else the most relevant."""
         dialect = self.target.dialect
         budget = self.settings.schema_chars
         head = backend.version(session)

@@ -223,16 +223,20 @@ def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
 
 
 def _is_compared(tokens: Sequence[Token], placeholder: Placeholder) -> bool:
-    """Return whether a placeholder is compared, as in ``a = ?`` but not in ``SET a = ?``."""
+    """Return whether a placeholder is compared, as in ``a = ?`` and ``a IN (?)``.
+
+    In ``SET a = ?``, the value is stored, not compared.
+    """
     before = [token for token in tokens if token.end <= placeholder.start]
     text_before = before[-1].text if before else ""
     # Of an operator after the placeholder, such as ``>=``, the first character is enough.
     sign_after = _text_at_or_after(placeholder.end, tokens)[:1]
-    has_comparison = text_before in _COMPARING or sign_after in _COMPARING
-    if not has_comparison and not placeholder.in_list:
+    has_operator = text_before in _COMPARING or sign_after in _COMPARING
+    if not has_operator and not placeholder.in_list:
         return False
     clauses = [token.word for token in before if token.word in _CLAUSES]
-    return not clauses or clauses[-1] != "SET"
+    is_stored = bool(clauses) and clauses[-1] == "SET"
+    return not is_stored
 
 
 def without_placeholders(

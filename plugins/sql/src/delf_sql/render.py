@@ -40,9 +40,8 @@ _RESERVED_BY: Final[dict[Dialect, frozenset[str]]] = {
         "add cast collate commit deferrable escape isnull nothing notnull returning transaction"
     ),
 }
-# Dialects with their own child process. SQLAlchemy is not imported for these dialects, because
-# their lists of reserved words are complete.
-_WITHOUT_SQLALCHEMY: Final = ("duckdb", "sqlite")
+# Dialects whose reserved words are all listed above, so that SQLAlchemy is not imported for them.
+_WITH_COMPLETE_LIST: Final = ("duckdb", "sqlite")
 _RESERVE_FOR_NOTE: Final = 120
 _RESERVE_FOR_CUT: Final = 24
 # The share of the budget that names of tables without columns may take.
@@ -65,8 +64,7 @@ def quoted(name: str, dialect: Dialect) -> str:
 def _reserved_words(dialect: Dialect) -> frozenset[str]:
     """Return the words that a dialect accepts as names only if they are quoted."""
     reserved = _RESERVED_BY.get(dialect, frozenset[str]())
-    has_complete_list = dialect in _WITHOUT_SQLALCHEMY
-    if not has_complete_list:
+    if dialect not in _WITH_COMPLETE_LIST:
         from sqlalchemy.dialects import registry
         from sqlalchemy.exc import NoSuchModuleError
 

@@ -95,9 +95,9 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
 def note_values_turned_to_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Add a note for each column with values that became text, as Python has no such values."""
     for number, name in enumerate(unique_names(columns)):
-        texts = [row[number] for row in rows if holds_text(row[number])]
-        if texts:
+        turned = [row[number] for row in rows if holds_text(row[number])]
+        if turned:
             note(
-                f"column {name!r}: {len(texts)} of {len(rows)} values came as text, as "
-                f"Python has no value like {str(plain(texts[0]))[:100]!r}"
+                f"column {name!r}: {len(turned)} of {len(rows)} values came as text, as "
+                f"Python has no value like {str(plain(turned[0]))[:100]!r}"
             )

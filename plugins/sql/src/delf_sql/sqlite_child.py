@@ -192,12 +192,12 @@ class _Session:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
         if open_options.read_only:
-            # A writer must not skip definitions: the setting for this, ``writable_schema``, would
-            # also let its statements change definitions.
+            # Only for a reader: skipping needs the setting ``writable_schema``, by which a writer's
+            # statements could change definitions.
             self.unparsable_definition = _skip_unparsable_definition(connection)
         else:
-            # RETURNING may return bytes that are not valid UTF-8. A reader then runs its query
-            # again with this decoding. A write must not run twice, so it always decodes this way.
+            # The rows of RETURNING may have bytes that are not valid UTF-8. A reader decodes such
+            # bytes in a second run of its query, but a write must not run twice.
             connection.text_factory = _escaped
             connection.execute("PRAGMA foreign_keys = ON")
             # If the process of an earlier write was killed, this read makes SQLite roll it back.
@@ -340,7 +340,8 @@ class _Session:
     ) -> int:
         """Allow a reader to read, to call allowed functions, and to use pragmas that only read.
 
-        Writes that SQLite prepares without executing them are allowed, too.
+        SQLite calls this method for each part of a statement. The action says what ``first`` and
+        ``second`` are, such as the names of a table and a column.
         """
         if action in _READING:
             return sqlite3.SQLITE_OK
@@ -349,8 +350,10 @@ class _Session:
             allowed = self._open_options.functions
             return _allow_if(any(fnmatchcase(name, pattern) for pattern in allowed))
         if action == sqlite3.SQLITE_PRAGMA:
-            return _allow_if((first or "").lower() in _READING_PRAGMAS)
-        # A query that uses a virtual table for the first time seems to change the schema.
+            pragma = (first or "").lower()
+            return _allow_if(pragma in _READING_PRAGMAS)
+        # The first query of a virtual table makes SQLite prepare a write to the schema, which is
+        # never executed.
         return _allow_if(_is_unexecuted_write(action, first, database))
 
     def _authorize_writer(
@@ -365,9 +368,11 @@ class _Session:
         if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_FUNCTION:
-            return _allow_if((second or "").lower() not in _FILE_FUNCTIONS)
+            name = (second or "").lower()
+            return _allow_if(name not in _FILE_FUNCTIONS)
         if action == sqlite3.SQLITE_PRAGMA:
-            return _allow_if((first or "").lower() in _READING_PRAGMAS)
+            pragma = (first or "").lower()
+            return _allow_if(pragma in _READING_PRAGMAS)
         return sqlite3.SQLITE_OK
 
 
@@ -488,7 +493,7 @@ def _limit_resources(open_options: OpenOptions) -> None:
 
 def confine(open_options: OpenOptions) -> None:
     """Drop this process's access to everything but its database, where the kernel supports that."""
-    # The process started without site-packages, in which Python would look for this module.
+    # The process started without site-packages, where Python would look for delf_confined.
     sys.path.append(open_options.library)
     from delf_confined import landlock, seccomp
     from delf_confined.confine import SYSTEM_FILES

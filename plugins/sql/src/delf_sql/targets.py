@@ -151,7 +151,7 @@ def _parameter_index(item: Any) -> int | None:
     return None
 
 
-def kinds_of(
+def column_types_of(
     bound: BoundStatement, dialect: Dialect, find_table: Callable[[str], Table | None]
 ) -> list[str | None]:
     """Return the column type for each parameter; None for a parameter not stored in a column.
@@ -161,15 +161,15 @@ def kinds_of(
         dialect: The database's dialect.
         find_table: Returns a table with its columns, by the table's name.
     """
-    kinds: list[str | None] = [None] * len(bound.values)
+    types: list[str | None] = [None] * len(bound.values)
     tables: dict[str, Table | None] = {}
     for table_name, column_name, parameter in stored_parameters(bound, dialect):
         if table_name not in tables:
             tables[table_name] = find_table(table_name)
         table = tables[table_name]
         column = None if table is None else _find_column(table, column_name)
-        kinds[parameter] = None if column is None else column.type
-    return kinds
+        types[parameter] = None if column is None else column.type
+    return types
 
 
 def _find_column(table: Table, name: str | int) -> Column | None:

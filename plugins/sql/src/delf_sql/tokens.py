@@ -227,9 +227,9 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
                 f"the statement has an unusual character (U+{ord(sign):04X}) outside of quotes: "
                 "write plain blanks and line breaks"
             )
-    # sqlglot's tokens should not overlap. If they do, the statement is refused below.
-    do_tokens_overlap = start > end
-    if not do_tokens_overlap and _matches(_GAPS.get(dialect, _OTHER_GAPS), gap):
+    # Refuse tokens that overlap, too: sqlglot should never return such tokens.
+    has_gap = start <= end
+    if has_gap and _matches(_GAPS.get(dialect, _OTHER_GAPS), gap):
         return
     comment_start = gap.rfind("/*")
     if comment_start >= 0 and gap.find("*/", comment_start) < 0:

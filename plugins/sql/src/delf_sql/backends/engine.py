@@ -38,7 +38,7 @@ from delf_sql.placeholders import BoundStatement, Params, bind
 from delf_sql.rows import Fetched, collect
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
-from delf_sql.targets import kinds_of
+from delf_sql.targets import column_types_of
 from delf_sql.values import for_any
 
 # Methods of drivers that stop a statement from another thread, the gentlest first.
@@ -155,7 +155,7 @@ class EngineBackend:
         return self.target.url
 
     def _options(self, read_only: bool) -> dict[str, Any]:
-        """Return additional options for SQLAlchemy's ``create_engine``.
+        """Return additional options for SQLAlchemy's ``create_engine``; none by default.
 
         Args:
             read_only: Whether the engine is only for statements that read.
@@ -227,13 +227,14 @@ class EngineBackend:
         for bound in bound_statements:
             text = tuple(bound.pieces)
             if text not in types_by_text:
-                types_by_text[text] = (
-                    self._kinds(session, bound, is_write=is_write) if bound.values else ()
-                )
+                types: Sequence[str | None] = ()
+                if bound.values:
+                    types = self._placeholder_types(session, bound, is_write=is_write)
+                types_by_text[text] = types
             converted.append(convert_values(bound, types_by_text[text], is_write=is_write))
         return converted
 
-    def _kinds(
+    def _placeholder_types(
         self, session: sa.Connection, bound: BoundStatement, *, is_write: bool
     ) -> Sequence[str | None]:
         """Return the column type for each placeholder of a statement; None if unknown.
@@ -247,7 +248,9 @@ class EngineBackend:
         """
         if not is_write:
             return [None] * len(bound.values)
-        return kinds_of(bound, self.target.dialect, lambda name: self._table_named(session, name))
+        return column_types_of(
+            bound, self.target.dialect, lambda name: self._table_named(session, name)
+        )
 
     def _table_named(self, session: sa.Connection, name: str) -> Table | None:
         if name not in self._relations_by_name:

@@ -304,7 +304,7 @@ class MysqlBackend(EngineBackend):
     def _bind(self, statement: Statement, params: Params) -> BoundStatement:
         return bind(statement.text, statement.tokens, params, "mysql", for_mysql)
 
-    def _kinds(
+    def _placeholder_types(
         self, session: sa.Connection, bound: BoundStatement, *, is_write: bool
     ) -> Sequence[str | None]:
         """Return for each placeholder the type of the column that stores its value.
@@ -312,8 +312,8 @@ class MysqlBackend(EngineBackend):
         The type is None if the value is not stored in a column, or if the column is unknown. The
         type TIME of MySQL is returned as ``interval``, because it counts as a duration.
         """
-        kinds = super()._kinds(session, bound, is_write=is_write)
-        return ["interval" if _is_time(kind) else kind for kind in kinds]
+        types = super()._placeholder_types(session, bound, is_write=is_write)
+        return ["interval" if _is_time(kind) else kind for kind in types]
 
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         # A statement of our own, because SQLAlchemy cannot begin MySQL's read-only transactions.

@@ -205,7 +205,7 @@ class PostgresBackend(EngineBackend):
             for bound in super()._convert_values(session, bound_statements, is_write=is_write)
         ]
 
-    def _kinds(
+    def _placeholder_types(
         self, session: sa.Connection, bound: BoundStatement, *, is_write: bool
     ) -> Sequence[str | None]:
         """Ask the server for the types of the placeholders.
@@ -224,12 +224,12 @@ class PostgresBackend(EngineBackend):
         driver = _psycopg_connection(session)
         # An error while the server looks at the statement would end the whole transaction.
         driver.execute("SAVEPOINT delf_types")
-        kinds = placeholder_types(driver, bound)
-        if kinds is None:
+        types = placeholder_types(driver, bound)
+        if types is None:
             driver.execute("ROLLBACK TO SAVEPOINT delf_types")
             return unknown
         driver.execute("RELEASE SAVEPOINT delf_types")
-        return kinds
+        return types
 
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         driver = _psycopg_connection(session)
@@ -247,9 +247,9 @@ class PostgresBackend(EngineBackend):
         if not statement.calls and not statement.names_after_dot:
             return
         known = known_functions("postgresql")
-        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. A function that
-        # is known to only read is checked like any call. Any other `row.f` is refused if there is
-        # a function f.
+        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. So check the
+        # names after a dot, too: known functions like any call, and others more strictly, by
+        # refusing each name that is also the name of a function.
         calls = self._without_allowed(statement.calls | (statement.names_after_dot & known))
         unknown_after_dot = self._without_allowed(statement.names_after_dot - known)
         parameters = {

@@ -44,7 +44,7 @@ from delf_sql.rows import Fetched, too_large_error
 from delf_sql.settings import SQLSettings
 from delf_sql.sqlite_child import OpenOptions, Work, receive, send
 from delf_sql.target import Target
-from delf_sql.targets import kinds_of
+from delf_sql.targets import column_types_of
 from delf_sql.values import for_sqlite
 
 _BUSY_SECONDS: Final = 5.0
@@ -380,11 +380,11 @@ class SqliteBackend:
             return
         find_table = functools.partial(self._find_table, session, self.relations(session))
         for bound in statements_to_check:
-            float_kinds = [
+            float_types = [
                 kind if kind is not None and _FLOAT_TYPE.match(kind) else None
-                for kind in kinds_of(bound, "sqlite", find_table)
+                for kind in column_types_of(bound, "sqlite", find_table)
             ]
-            check_values(bound, float_kinds)
+            check_values(bound, float_types)
 
     def _find_table(
         self, session: _Child, relations: Sequence[Relation], name: str
@@ -480,8 +480,8 @@ class SqliteBackend:
 
         Before the rollback, no reader can open the file.
         """
-        # If the file cannot be opened, perhaps another process holds it, and rolls back. Whatever
-        # the reason, the error of the killed write matters more: its outcome is unknown.
+        # Raise nothing here: the caller raises the error of the killed write, which is more
+        # important. Perhaps another process has the file open, and rolls back.
         with contextlib.suppress(_SqliteError, EOFError, OSError, DelfError):
             self._open(read_only=False).close()
 
