@@ -62,13 +62,13 @@ def record(**properties):
     ids=range(27),
 )
 def test_notes_describe_keys_beyond_their_names(schema, shown):
-    assert notes_of(Document(fee=FEE, node=NODE), schema, "out") == shown
+    assert notes_of(Document(fee=FEE, node=NODE), schema, "result") == shown
 
 
 def test_notes_omit_read_only_keys_of_inputs():
     schema = record(fee={**FEE, "readOnly": True}, tip={"description": "In yen"})
-    assert notes_of(Document(), schema, "in") == "tip: In yen"
-    assert notes_of(Document(), schema, "out", "Newest first.") == (
+    assert notes_of(Document(), schema, "parameter") == "tip: In yen"
+    assert notes_of(Document(), schema, "result", "Newest first.") == (
         "Newest first; fee: In cents; tip: In yen"
     )
 
@@ -77,7 +77,7 @@ def test_notes_list_number_units_first():
     text = {"type": "string", "description": "Link to more."}
     flag = {"type": "boolean", "description": "Whether there are more."}
     schema = record(more=flag, url=text, rows={"type": "array", "items": record(fee=FEE)})
-    assert notes_of(Document(), schema, "out") == (
+    assert notes_of(Document(), schema, "result") == (
         "fee: In cents; url: Link to more; more: Whether there are more"
     )
 
@@ -92,7 +92,7 @@ def test_notes_prefer_the_sentence_with_the_unit():
         fee={"type": "integer", "description": f"{fills}{fills}{long}. See the page on fees."},
         bare={"type": "integer", "description": f"What was paid. {fills}{fills}"},
     )
-    assert notes_of(Document(), schema, "out") == (
+    assert notes_of(Document(), schema, "result") == (
         f"code: The amount. {unit}; fee: {fills}{unit}; count: How many there were; "
         f"bare: What was paid. {fills}".rstrip(". ")
     )
@@ -101,7 +101,7 @@ def test_notes_prefer_the_sentence_with_the_unit():
 def test_long_first_sentence_with_a_unit_is_not_repeated():
     unit = f"The time until it ends ({'as it is now, ' * 8}so far), an integer, given in seconds"
     schema = record(left={"type": "integer", "description": f"{unit}. And more."})
-    assert notes_of(Document(), schema, "out") == (
+    assert notes_of(Document(), schema, "result") == (
         "left: The time until it ends, an integer, given in seconds"
     )
 

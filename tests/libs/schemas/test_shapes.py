@@ -48,14 +48,16 @@ _CHOICE = {"oneOf": [_object(a="string"), _object(b="integer")]}
     ],
 )
 def test_alternatives_include_their_shared_properties(schema: dict[str, Any], shown: str) -> None:
-    assert Shapes(Document(), extent=FULL).text(schema, "in", 500) == shown
+    assert Shapes(Document(), extent=FULL).text(schema, "parameter", 500) == shown
 
 
 @pytest.mark.parametrize("kinds", [["object", "array"], ["array", "object"]])
 def test_object_or_list_is_not_merged_as_an_object(kinds: list[str]) -> None:
     schema = {**_object(a="string"), "type": kinds, "items": {"type": "integer"}}
     assert merge_object(Document(), schema) is None
-    shown = Shapes(Document(), extent=FULL).text({"allOf": [schema, {"maxItems": 2}]}, "in", 500)
+    shown = Shapes(Document(), extent=FULL).text(
+        {"allOf": [schema, {"maxItems": 2}]}, "parameter", 500
+    )
     assert "list[int]" in shown
 
 
@@ -63,9 +65,9 @@ def test_shortened_object_keeps_required_and_enumerated_keys_first():
     schema = _object(**{f"k{number}": "integer" for number in range(20)})
     schema["properties"]["state"] = {"enum": ["on", "off"]}
     schema["required"] = ["k19"]
-    text = Shapes(Document(), extent=FULL).text(schema, "out", 1_000)
+    text = Shapes(Document(), extent=FULL).text(schema, "result", 1_000)
     assert text.startswith('{"k19": int, "state": Literal[\'on\', \'off\'], "k0": int, "k1": int')
-    assert Shapes(Document(), extent=FULL).text(_object(b="integer", a="string"), "out", 99) == (
+    assert Shapes(Document(), extent=FULL).text(_object(b="integer", a="string"), "result", 99) == (
         '{"b": int, "a": str}'
     )
 
@@ -75,7 +77,7 @@ def test_nested_object_keeps_all_keys_within_the_limit():
     deep = {**_object(x="string"), "required": ["x"]}
     schema["properties"] |= {f"d{number}": deep for number in range(30)}
     whole = {"type": "object", "properties": {"data": {"type": "array", "items": schema}}}
-    assert '"k59": int' in Shapes(Document(), extent=FULL).text(whole, "out", 1_600)
+    assert '"k59": int' in Shapes(Document(), extent=FULL).text(whole, "result", 1_600)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_nested_object_keeps_all_keys_within_the_limit():
     ],
 )
 def test_union_has_none_only_once(choices: list[dict[str, Any]], shown: str) -> None:
-    assert Shapes(Document()).text({"anyOf": choices}, "out", 500) == shown
+    assert Shapes(Document()).text({"anyOf": choices}, "result", 500) == shown
 
 
 def test_work_for_a_type_with_endlessly_nested_parts_is_limited() -> None:
@@ -100,5 +102,5 @@ def test_work_for_a_type_with_endlessly_nested_parts_is_limited() -> None:
     node = {"$ref": "Node"}
     properties = {name: {"properties": {}, "allOf": [node, node]} for name in "abcdefgh"}
     document = CountingDocument(Node={"properties": properties, "allOf": [node, node]})
-    assert Shapes(document, extent=FULL).text(node, "out", 6000).startswith('{"a": {"a": {')
+    assert Shapes(document, extent=FULL).text(node, "result", 6000).startswith('{"a": {"a": {')
     assert document.resolved_count < 10_000

@@ -172,7 +172,7 @@ def _declared_types(
     return FullTypes(
         parameters=arguments.parameters_in(_FULL_LIMITS),
         returns=unknown_result_type if result is None else result_text(result),
-        notes="" if result is None else notes_of(RootSchema(result), result, "out"),
+        notes="" if result is None else notes_of(RootSchema(result), result, "result"),
     )
 
 
@@ -184,7 +184,9 @@ def result_text(schema: Mapping[str, Any], extent: Extent = FULL, limit: int = F
         extent: The limits on how much of the schema is shown.
         limit: The maximum number of characters.
     """
-    return safe_text(Shapes(RootSchema(schema), _MAX_VISITS, extent=extent), schema, "out", limit)
+    return safe_text(
+        Shapes(RootSchema(schema), _MAX_VISITS, extent=extent), schema, "result", limit
+    )
 
 
 class _Arguments:
@@ -248,10 +250,12 @@ class _Arguments:
             parameters.append(
                 Parameter(
                     name=arg,
-                    type_text=safe_text(shapes, schema, "in", limits.type_chars),
+                    type_text=safe_text(shapes, schema, "parameter", limits.type_chars),
                     default_text=None if is_required else default_text(resolved),
                     doc="; ".join(filter(None, [hints, first_sentences])),
-                    notes=notes_of(self._document, schema, "in", rest) if limits.has_notes else "",
+                    notes=notes_of(self._document, schema, "parameter", rest)
+                    if limits.has_notes
+                    else "",
                 )
             )
         return tuple(parameters)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from delf.tools.json_schema import clean
 from delf_schemas.names import sentences, snake
-from delf_schemas.shapes import Document, Mode, list_at, resolve_or_empty
+from delf_schemas.shapes import Document, Role, list_at, resolve_or_empty
 
 _MAX_VISITS: Final = 600
 _MAX_DEPTH: Final = 5
@@ -63,7 +63,7 @@ class _Key(NamedTuple):
     rank: int = 0
 
 
-def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
+def notes_of(document: Document, schema: Any, role: Role, *texts: str) -> str:
     """Return the descriptions of a record's keys: ``fee: in cents; route: <site>-<hub> codes``.
 
     Descriptions that only repeat the key's name are omitted. If several keys of the record have the
@@ -76,10 +76,10 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     Args:
         document: The document, for resolving references.
         schema: The schema of a value, whose own description is omitted.
-        mode: ``in`` for parameters, ``out`` for results.
+        role: Whether the schema is that of a ``parameter`` or of a ``result``.
         texts: Descriptions of the value itself, which come before those of the keys.
     """
-    all_keys = _KeyFinder(document, mode).keys(schema)
+    all_keys = _KeyFinder(document, role).keys(schema)
     keys = sorted(dict.fromkeys(all_keys), key=lambda key: key.rank)
     texts_by_name: dict[str, set[str]] = {}
     for key in keys:
@@ -107,13 +107,13 @@ class _KeyFinder:
 
     Args:
         document: The document, for resolving references.
-        mode: ``in`` for parameters, ``out`` for results.
+        role: Whether the schema is that of a ``parameter`` or of a ``result``.
     """
 
-    def __init__(self, document: Document, mode: Mode) -> None:
+    def __init__(self, document: Document, role: Role) -> None:
         self._document = document
-        # Marks a key that the API's descriptions list, but that a value of this mode does not have.
-        self._hidden_mark = "readOnly" if mode == "in" else "writeOnly"
+        # Marks a key that the API's descriptions list, but that a value in this role does not have.
+        self._hidden_mark = "readOnly" if role == "parameter" else "writeOnly"
         self._remaining_visits = _MAX_VISITS
 
     def keys(

@@ -103,7 +103,7 @@ class Samples:
         if not isinstance(schema, dict):
             return None
         return safe_text(
-            Shapes(RootSchema(cast("dict[str, Any]", schema))), schema, "out", _MAX_TYPE_CHARS
+            Shapes(RootSchema(cast("dict[str, Any]", schema))), schema, "result", _MAX_TYPE_CHARS
         )
 
     def undeclared_types(self, name: str) -> frozenset[Found]:

@@ -14,7 +14,7 @@ from delf.errors import DelfError, ToolDefinitionError
 from delf.tools.json_schema import clean, resolve_reference
 from delf_schemas.names import snake
 
-Mode = Literal["in", "out"]
+Role = Literal["parameter", "result"]
 
 CONTENT: Final = "contentSchema"
 """The schema keyword for the data that a text encodes."""
@@ -169,7 +169,7 @@ class Shapes:
         self._has_date_objects = has_date_objects
         # The number of schemas that may still be visited.
         self._remaining_schemas = math.inf if max_schemas is None else max_schemas
-        # Types as text, by reference, depth and mode.
+        # Types as text, by reference, levels left and role.
         self._cache: dict[tuple[str, int, str], str] = {}
         # The names of types that contain themselves, by reference.
         self._recursive_names: dict[str, str] = {}
@@ -180,28 +180,28 @@ class Shapes:
         self._refs_with_name: set[str] = set()
         self._visits_of_current_type = 0
 
-    def text(self, schema: Any, mode: Mode, limit: int) -> str:
+    def text(self, schema: Any, role: Role, limit: int) -> str:
         """Return a schema's type, nested as deeply as the limit allows.
 
         Args:
             schema: The schema.
-            mode: ``in`` for parameters, ``out`` for results.
+            role: Whether the schema is that of a ``parameter`` or of a ``result``.
             limit: The maximum number of characters.
 
         Raises:
             DelfError: If a reference cannot be resolved.
         """
         type_text = ""
-        for depth in reversed(range(self._extent.depth + 1)):  # try the deepest type first
+        for levels_left in reversed(range(self._extent.depth + 1)):  # try the deepest type first
             self._open_refs.clear()
             self._refs_with_name.clear()
             self._visits_of_current_type = 0
-            type_text = self._type_text(schema, depth, mode)
+            type_text = self._type_text(schema, levels_left, role)
             if len(type_text) <= limit or _length_without_long_enums(type_text) <= limit:
                 return type_text
         return _outer_type(type_text)
 
-    def _type_text(self, schema: Any, depth: int, mode: Mode) -> str:
+    def _type_text(self, schema: Any, levels_left: int, role: Role) -> str:
         """Return the type of a schema or of a reference, as text.
 
         Where a type contains itself, the text has only the type's name.
@@ -218,28 +218,30 @@ class Shapes:
         node = cast("dict[str, Any]", schema)
         ref = node.get("$ref")
         if not isinstance(ref, str):
-            return self._resolved_type_text(node, depth, mode)
-        return self._text_of_reference(node, self._document.absolute(ref), depth, mode)
+            return self._resolved_type_text(node, levels_left, role)
+        return self._text_of_reference(node, self._document.absolute(ref), levels_left, role)
 
-    def _text_of_reference(self, node: dict[str, Any], ref: str, depth: int, mode: Mode) -> str:
+    def _text_of_reference(
+        self, node: dict[str, Any], ref: str, levels_left: int, role: Role
+    ) -> str:
         """Return the type of a schema with a reference, as text.
 
         Args:
             node: The schema.
             ref: The reference, with the address of its document if it is in another document.
-            depth: The number of nested levels of records and dicts to show.
-            mode: ``in`` for the type of a parameter, ``out`` for the type of a result.
+            levels_left: The number of nested levels of records and dicts to show.
+            role: Whether the schema is that of a ``parameter`` or of a ``result``.
         """
         if ref in self._open_refs:  # the type contains itself
             self._refs_with_name.add(ref)
             return self._recursive_name(ref)
         has_other_keywords = len(node) > 1  # beside ``$ref``; they can change the type
         if has_other_keywords:
-            return self._text_of_target(node, ref, depth, mode)
-        key = (ref, depth, mode)
+            return self._text_of_target(node, ref, levels_left, role)
+        key = (ref, levels_left, role)
         if key in self._cache:
             return self._cache[key]
-        text = self._text_of_target(node, ref, depth, mode)
+        text = self._text_of_target(node, ref, levels_left, role)
         # Do not cache the part ``list[Node]`` of ``(Node := {"next": list[Node]})``: it is valid
         # only there.
         has_name_of_enclosing_type = bool(self._refs_with_name)
@@ -248,14 +250,14 @@ class Shapes:
             self._cache[key] = text
         return text
 
-    def _text_of_target(self, node: dict[str, Any], ref: str, depth: int, mode: Mode) -> str:
+    def _text_of_target(self, node: dict[str, Any], ref: str, levels_left: int, role: Role) -> str:
         """Return the type that a reference leads to.
 
         A type that contains itself gets a name: ``(Node := {"id": int, "next": Node})``.
         """
         self._open_refs.append(ref)
         # If the type contains itself, this call adds ``ref`` to self._refs_with_name.
-        text = self._resolved_type_text(self._document.resolve(node), depth, mode)
+        text = self._resolved_type_text(self._document.resolve(node), levels_left, role)
         self._open_refs.pop()
         if ref not in self._refs_with_name:
             return text
@@ -277,7 +279,7 @@ class Shapes:
             self._recursive_names[ref] = name
         return name
 
-    def _resolved_type_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+    def _resolved_type_text(self, schema: dict[str, Any], levels_left: int, role: Role) -> str:
         """Return the type of a schema that is not a reference, such as ``int | None``."""
         kind: Any = schema.get("type")
         nullable = schema.get("nullable") is True
@@ -288,17 +290,17 @@ class Shapes:
             has_several_kinds = len(kinds) > 1
             if has_several_kinds and "enum" not in schema:  # of an enum, only the values are shown
                 parts = [
-                    self._type_of_kind(k, schema, depth, mode)
+                    self._type_of_kind(k, schema, levels_left, role)
                     for k in kinds[: self._extent.choices]
                 ]
                 return _union(parts, self._extent.choices, nullable=nullable)
             kind = kinds[0] if kinds else "null"
-        text = self._choice_text(schema, depth, mode)
+        text = self._choice_text(schema, levels_left, role)
         if text is None:
-            text = self._type_of_kind(kind, schema, depth, mode)
+            text = self._type_of_kind(kind, schema, levels_left, role)
         return _union([text], self._extent.choices, nullable=nullable)
 
-    def _choice_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
+    def _choice_text(self, schema: dict[str, Any], levels_left: int, role: Role) -> str | None:
         """Format an enumeration, alternatives or ``allOf``; None for a schema without these."""
         if "const" in schema:
             return _literal_type([schema["const"]], self._extent)
@@ -306,27 +308,31 @@ class Shapes:
         if isinstance(values, list) and values:
             return _literal_type(cast("list[Any]", values), self._extent)
         if "properties" in schema or "allOf" in schema:
-            object_text = self._combined_object_text(schema, depth, mode)
+            object_text = self._combined_object_text(schema, levels_left, role)
             if object_text is not None:
                 return object_text
         if "properties" not in schema:  # else, the alternatives only restrict the object's keys
-            alternatives = self._alternatives_text(schema, depth, mode)
+            alternatives = self._alternatives_text(schema, levels_left, role)
             if alternatives is not None:
                 return alternatives
         parts = list_at(schema, "allOf")
-        return self._most_informative_text(parts, depth, mode) if parts else None
+        return self._most_informative_text(parts, levels_left, role) if parts else None
 
-    def _alternatives_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
+    def _alternatives_text(
+        self, schema: dict[str, Any], levels_left: int, role: Role
+    ) -> str | None:
         """Format ``oneOf`` or ``anyOf`` as a union; None for a schema without these."""
         for keyword in ("oneOf", "anyOf"):
             alternatives = filter(_is_alternative, list_at(schema, keyword))
-            types = [self._type_text(choice, depth, mode) for choice in alternatives]
+            types = [self._type_text(choice, levels_left, role) for choice in alternatives]
             says_more_than_any = bool(set(types) - {"Any"})
             if says_more_than_any:
                 return _union(types, self._extent.choices, nullable=False)
         return None
 
-    def _combined_object_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
+    def _combined_object_text(
+        self, schema: dict[str, Any], levels_left: int, role: Role
+    ) -> str | None:
         """Format an object with ``allOf`` or alternatives as a union of complete objects.
 
         Properties that all alternatives share are repeated in each object.
@@ -349,19 +355,19 @@ class Shapes:
         has_no_properties = is_single and not objects[0].properties
         if is_ordinary_object or has_no_properties:
             return None
-        texts = [self._object_text(o.properties, o.required, depth, mode) for o in objects]
+        texts = [self._object_text(o.properties, o.required, levels_left, role) for o in objects]
         return _union(texts, self._extent.choices, nullable=False)
 
-    def _most_informative_text(self, parts: list[Any], depth: int, mode: Mode) -> str:
+    def _most_informative_text(self, parts: list[Any], levels_left: int, role: Role) -> str:
         """Return the type of the most informative part of ``allOf``; the first of equal parts."""
-        texts = [self._type_text(part, depth, mode) for part in parts]
+        texts = [self._type_text(part, levels_left, role) for part in parts]
         # False sorts before True: "Any" says least, then "dict", and a Literal says most.
         return min(
             texts,
             key=lambda text: (text == "Any", text == "dict", not text.startswith("Literal[")),
         )
 
-    def _type_of_kind(self, kind: Any, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+    def _type_of_kind(self, kind: Any, schema: dict[str, Any], levels_left: int, role: Role) -> str:
         """Return the Python type for a schema with ``kind`` as its only ``type``.
 
         ``kind`` is None for a schema without ``type``, such as ``{"items": {"type": "integer"}}``.
@@ -369,39 +375,39 @@ class Shapes:
         if kind == "bytes":  # only in the schemas that delf infers from Python values
             return "bytes"
         if kind == "string":
-            return self._type_of_string(schema, depth, mode)
+            return self._type_of_string(schema, levels_left, role)
         if kind in _TYPES:
             return _TYPES[kind]
         if kind == "null":
             return "None"
         if kind == "array" or (kind is None and "items" in schema):
-            return f"list[{self._type_text(schema.get('items'), depth, mode)}]"
+            return f"list[{self._type_text(schema.get('items'), levels_left, role)}]"
         properties = schema.get("properties")
         has_properties = isinstance(properties, dict) and properties != {}
         has_other_properties = isinstance(schema.get("additionalProperties"), dict)
         if kind == "object" or has_properties or has_other_properties:
-            return self._type_of_object(schema, depth, mode)
-        if mode == "in" and is_binary(schema):  # results in JSON cannot contain bytes
+            return self._type_of_object(schema, levels_left, role)
+        if role == "parameter" and is_binary(schema):  # results in JSON cannot contain bytes
             return "bytes"
         return "Any"
 
-    def _type_of_object(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+    def _type_of_object(self, schema: dict[str, Any], levels_left: int, role: Role) -> str:
         """Return the type of an object: its keys if the schema declares keys, else a ``dict``."""
         properties = schema.get("properties")
         if isinstance(properties, dict) and properties:
             return self._object_text(
                 cast("dict[str, Any]", properties),
                 _required_names(schema),
-                depth,
-                mode,
+                levels_left,
+                role,
                 marks_optional=schema.get(HAS_OPTIONAL_KEYS) is True,
             )
         additional = schema.get("additionalProperties")
-        if isinstance(additional, dict) and additional and depth > 0:
-            return f"dict[str, {self._type_text(cast('Any', additional), depth - 1, mode)}]"
+        if isinstance(additional, dict) and additional and levels_left > 0:
+            return f"dict[str, {self._type_text(cast('Any', additional), levels_left - 1, role)}]"
         return "dict"
 
-    def _type_of_string(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+    def _type_of_string(self, schema: dict[str, Any], levels_left: int, role: Role) -> str:
         """Return the type of a string: ``str``, ``bytes``, or the class of a date.
 
         A result may be encoded data, such as JSON. The returned text then has the type of the data,
@@ -409,15 +415,15 @@ class Shapes:
         ``NOTATION`` is the encoding. With ``SOMETIMES_ENCODED``, some results are plain text.
         """
         content = schema.get(CONTENT)
-        if mode == "out" and isinstance(content, dict) and depth > 0:
+        if role == "result" and isinstance(content, dict) and levels_left > 0:
             # The result is a text that the script must decode.
             or_text = ", or plain text" if SOMETIMES_ENCODED in schema else ""
             notation = _NOTATIONS.get(str(schema.get(NOTATION, "")), "JSON")
-            decoded_type = self._type_text(cast("Any", content), depth, mode)
+            decoded_type = self._type_text(cast("Any", content), levels_left, role)
             return f"str ({notation}: {decoded_type}{or_text})"
         if is_binary(schema):
-            return "bytes" if mode == "in" else "str"  # answers in JSON cannot contain bytes
-        returns_dates = self._has_date_objects and mode == "out"
+            return "bytes" if role == "parameter" else "str"  # answers in JSON cannot contain bytes
+        returns_dates = self._has_date_objects and role == "result"
         if returns_dates and schema.get("format") in _DATES:
             return _DATES[schema["format"]]
         return "str"
@@ -426,8 +432,8 @@ class Shapes:
         self,
         properties: dict[str, Any],
         required: set[str],
-        depth: int,
-        mode: Mode,
+        levels_left: int,
+        role: Role,
         *,
         marks_optional: bool = False,
     ) -> str:
@@ -435,13 +441,13 @@ class Shapes:
 
         Optional keys are marked with ``?`` in parameters, and in results if ``marks_optional``.
         """
-        if depth <= 0:
+        if levels_left <= 0:
             return "dict"
-        level = self._extent.depth - depth  # 0 for the outermost object
+        level = self._extent.depth - levels_left  # 0 for the outermost object
         max_properties = self._extent.properties[level]
-        order = _order(properties, required, mode)
-        shows_optional = marks_optional or mode == "in"
-        hidden_mark = "readOnly" if mode == "in" else "writeOnly"
+        order = _order(properties, required, role)
+        shows_optional = marks_optional or role == "parameter"
+        hidden_mark = "readOnly" if role == "parameter" else "writeOnly"
         lines: list[str] = []
         for name in order:
             part = properties[name]
@@ -451,7 +457,9 @@ class Shapes:
                 lines.append("...")
                 break
             mark = "?" if shows_optional and name not in required else ""
-            lines.append(f"{mark}{_quote_name(name)}: {self._type_text(part, depth - 1, mode)}")
+            lines.append(
+                f"{mark}{_quote_name(name)}: {self._type_text(part, levels_left - 1, role)}"
+            )
         return f"{{{', '.join(lines)}}}" if lines else "dict"
 
 
@@ -459,7 +467,7 @@ def _has_mark(schema: Any, keyword: str) -> bool:
     return isinstance(schema, dict) and cast("dict[str, Any]", schema).get(keyword) is True
 
 
-def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
+def _order(properties: dict[str, Any], required: set[str], role: Role) -> list[str]:
     """Sort an object's properties by importance: a shortened type omits the last properties.
 
     Required properties come first in parameters, and in a large object of a result that also has
@@ -467,7 +475,7 @@ def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[s
     """
     is_large = len(properties) > _MAX_UNSORTED
     has_optional = not required.issuperset(properties)
-    puts_required_first = mode == "in" or (is_large and has_optional)
+    puts_required_first = role == "parameter" or (is_large and has_optional)
 
     def rank(name: str) -> int:
         if puts_required_first and name in required:
@@ -566,17 +574,17 @@ def _outer_type(text: str) -> str:
     return "Any"
 
 
-def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
+def safe_text(shapes: Shapes, schema: Any, role: Role, limit: int) -> str:
     """Return a schema's type as text; ``Any`` if the schema or a reference in it is invalid.
 
     Args:
         shapes: The shapes of the document that contains the schema.
         schema: The schema.
-        mode: ``in`` for the type of a parameter, ``out`` for the type of a result.
+        role: Whether the schema is that of a ``parameter`` or of a ``result``.
         limit: The highest number of characters in the text.
     """
     try:
-        return shapes.text(schema, mode, limit)
+        return shapes.text(schema, role, limit)
     except (DelfError, RecursionError, TypeError, ValueError):
         return "Any"
 

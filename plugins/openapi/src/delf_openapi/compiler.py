@@ -85,9 +85,6 @@ _GENERIC_RESULT_WORDS: Final = (
     "success successful successfully ok okay response result request operation"
 )
 _MAX_DEPTH: Final = 3
-# Whether a schema describes an input, as an argument does, or an output, as a result does.
-_INPUT: Final = "in"
-_OUTPUT: Final = "out"
 # The default that a stub shows for an optional argument that is not sent if it is omitted.
 _OPTIONAL: Final = "..."
 _WORD_CHARACTER: Final = re.compile(r"[\w'’/-]")
@@ -297,7 +294,7 @@ def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
     if not says_more(_GENERIC_RESULT_WORDS, response_text):
         response_text = ""  # it only has generic words, such as "OK" or "Success"
     schema_text = sentences(description_of(document, result.schema), _MAX_RESULT_DOC)
-    return notes_of(document, result.schema, _OUTPUT, response_text, schema_text)
+    return notes_of(document, result.schema, "result", response_text, schema_text)
 
 
 def effect_of(operation: Operation) -> Effect:
@@ -335,7 +332,7 @@ def _parameter_argument(
     schema = param.schema
     description = param.doc or description_of(document, schema)
     doc, notes = _doc_and_notes(description, schema, document, limits)
-    type_as_text = safe_text(shapes, schema, _INPUT, limits.argument)
+    type_as_text = safe_text(shapes, schema, "parameter", limits.argument)
     return Argument(
         arg=param.arg,
         name=param.name,
@@ -373,7 +370,7 @@ def _whole_body_argument(
     types_by_kind = {"binary": "bytes", "text": "str"}
     # The type of a whole body may be longer than the type of one field.
     type_text = types_by_kind.get(body.kind) or safe_text(
-        shapes, body.schema, _INPUT, 3 * limits.argument
+        shapes, body.schema, "parameter", 3 * limits.argument
     )
     description = description_of(document, body.schema)
     doc, notes = _doc_and_notes(description, body.schema, document, limits)
@@ -396,7 +393,7 @@ def _field_argument(
 ) -> Argument:
     """Return the argument for a field of a body."""
     resolved = document.resolve_or_empty(item.schema)
-    type_text = safe_text(shapes, item.schema, _INPUT, limits.argument)
+    type_text = safe_text(shapes, item.schema, "parameter", limits.argument)
     if body.kind == "multipart":
         type_text = _BYTES.sub(_FILE_TYPE, type_text)
     if not item.required:
@@ -466,7 +463,7 @@ def _doc_and_notes(
         return doc, ""
     whole_description = clean(text, _MAX_NOTES)
     rest = whole_description.removeprefix(beginning.removesuffix("…")).strip()
-    return doc, notes_of(document, schema, _INPUT, rest)
+    return doc, notes_of(document, schema, "parameter", rest)
 
 
 def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -517,7 +514,7 @@ def _result_type(
             return _ResultType("Any", is_declared=False)
         if schema == {"type": "object"}:
             return _ResultType("dict", is_declared=False)
-        return _ResultType(safe_text(shapes, schema, _OUTPUT, limit), is_declared=True)
+        return _ResultType(safe_text(shapes, schema, "result", limit), is_declared=True)
     is_text = result.kind in ("text", "form")  # as Answer.body() decides
     return _ResultType("str" if is_text else "bytes", is_declared=True)
 
