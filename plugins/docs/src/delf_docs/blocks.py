@@ -23,7 +23,14 @@ def utf16_length(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A style of the code units from ``start`` up to, but not including, ``end`` of a text."""
+    """A style of a part of a text.
+
+    Args:
+        start: The index of the first UTF-16 code unit.
+        end: The index after the last code unit.
+        style: ``bold``, ``italic``, ``strikethrough``, ``code`` or ``link``.
+        value: The address of a link; True for any other style.
+    """
 
     start: int
     end: int
@@ -51,7 +58,13 @@ class Text:
 
 @dataclass(slots=True)
 class Paragraph:
-    """A paragraph, a heading, a quotation or a line of code."""
+    """A paragraph, a heading, a quotation or a line of code.
+
+    Args:
+        content: The text.
+        style: The name of the style in the Docs API, such as ``HEADING_2``.
+        quoted: Whether the paragraph is a quotation, which is indented.
+    """
 
     content: Text
     style: str = "NORMAL_TEXT"

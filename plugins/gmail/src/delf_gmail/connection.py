@@ -592,7 +592,7 @@ class Gmail(GoogleConnection):
 
 
 def _trash_error(errors: Sequence[BaseException], message_count: int) -> BaseException:
-    """Return the error of moving messages to the trash, with the number of moved messages.
+    """Return the error for messages that stay out of the trash, with the number of moved messages.
 
     Args:
         errors: The errors of the messages that were not moved, or whose answer was lost.

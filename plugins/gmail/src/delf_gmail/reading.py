@@ -74,7 +74,16 @@ class Mail(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A MIME part that is an attachment."""
+    """A MIME part that is an attachment.
+
+    Args:
+        number: The position in the message, such as ``1.2``, by which scripts can name the part.
+        name: The file name.
+        type: The media type.
+        size: The size in bytes.
+        attachment_id: The id by which Gmail returns the content; None if ``data`` has the content.
+        data: The content in base64; None for a large part.
+    """
 
     number: str
     name: str
@@ -158,8 +167,8 @@ def _display_text(text: str) -> str:
 def verified_sender(payload: Resource) -> str | None:
     """Return the sender's address if Gmail verified its domain by DMARC, else None.
 
-    Google adds a header with its own result above all headers of the message itself. Quoted parts
-    of the result, such as the envelope address, are controlled by the sender.
+    Google puts a header with its result above all headers of the message, so the first such header
+    is Google's. The sender controls the quoted parts of the result, such as the envelope address.
     """
     senders = [person.address for _, person in _people(payload, "From")]
     results = headers_of(payload).get("authentication-results", "").strip().lower()

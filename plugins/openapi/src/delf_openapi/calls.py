@@ -148,9 +148,9 @@ class Caller:
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
         """Record types of a response's values that the declared schema does not allow.
 
-        Types that the model then sees in the result type are stored for later processes. A type
-        that is nested too deeply for the model to see is remembered only in this process, so that
-        the type is not examined again.
+        These types become part of the result type, and are stored for later processes. A type
+        that is nested too deeply to be shown in the result type is not stored; this process
+        remembers the type, so that it is examined only once.
         """
         name = call.entry.endpoint.name
         undeclared_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}

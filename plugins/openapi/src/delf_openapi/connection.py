@@ -49,7 +49,7 @@ _GENERIC_WORDS: Final = frozenset(
 
 
 class _Inspect:
-    """A descriptor for ``inspect``, a method of both connections and the class."""
+    """Makes ``inspect`` a method of a connection, and of the class: ``APITool.inspect(spec)``."""
 
     def __get__(self, instance: APITool | None, owner: type[APITool]) -> Callable[..., Any]:
         """Return the function for ``connection.inspect()``, or for ``APITool.inspect(spec)``.
@@ -131,9 +131,10 @@ class APITool(Connection[OpenAPISettings]):
             **settings,
         )
         self._settings: OpenAPISettings = self.settings
-        # The core does not know tags and patterns such as ``GET /repos/*``. So _load_api() makes
-        # actions only of the operations that ``allow`` selects, and replaces the selectors in
-        # ``confirm`` by names. The core allows all of these actions: its ``allow`` is None.
+        # The core knows only names of actions, not tags or patterns such as ``GET /repos/*``. So
+        # _load_api() applies ``allow`` itself: only the selected operations become actions, and
+        # the core's own ``allow`` is None, for all actions. In ``confirm``, _load_api() replaces
+        # the selectors by names.
         self._allow_selectors: Permission = self.allow
         self._confirm_selectors: Permission = self.confirm
         self.allow = False if self._allow_selectors is False else None
@@ -224,7 +225,7 @@ class APITool(Connection[OpenAPISettings]):
         self._effect_notices = (self._unknown_notice(applied),) if applied.unknown else ()
 
     def _unknown_notice(self, applied: Applied) -> str:
-        """Return the notice about new and changed actions: irreversible until they are accepted."""
+        """Return the notice that new and changed actions count as irreversible until accepted."""
         actions = _few([f"{self.name}.{action}" for action in applied.unknown])
         is_single = len(applied.unknown) == 1
         accept = f"delf openapi effects {self.name} --accept accepts the operations as they are now"

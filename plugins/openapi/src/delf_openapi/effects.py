@@ -55,7 +55,7 @@ class OperationEffects:
             self._recorded_effects = DeclaredEffects(settings.effects, path)
 
     def apply(self) -> Applied:
-        """Set the effects of the actions; return these effects, and actions to accept."""
+        """Set the actions' effects; return these effects, and the actions not yet accepted."""
         if self._recorded_effects is None:
             applied = Applied(self._declared_effects(), unknown=[])
         else:

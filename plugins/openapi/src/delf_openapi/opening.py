@@ -32,7 +32,8 @@ def open_document(
     """
     version = _version(source.tree)
     is_swagger = version == (2, 0)
-    # Do this first: it copies the tree, and references resolved earlier would lead to the old tree.
+    # Before any reference is resolved, because replace_item_lists() copies the tree, and the
+    # reference would lead to the old tree.
     tree = replace_item_lists(source.tree) if is_swagger else source.tree
     trees = Trees(source.uri, tree, allowed_roots, read)
     document = Document(trees, version, converts_dates=converts_dates)

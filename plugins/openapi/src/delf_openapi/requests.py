@@ -129,8 +129,8 @@ class RequestBuilder:
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate arguments and convert them to the values to be sent.
 
-        With the setting ``check_arguments`` other than ``raise``, only a warning is logged for
-        missing arguments outside of the path, and for values that violate their schema.
+        If the setting ``check_arguments`` is ``warn``, a missing argument outside of the path, or a
+        value that violates its schema, is only logged.
 
         Raises:
             ToolRefusedError: If an argument is invalid; the error has the first problems, and the

@@ -268,7 +268,7 @@ class _Dates:
         return self._validator.evolve(schema=schema).is_valid(value)
 
     def _converted_by(self, value: Any, part: Mapping[str, Any]) -> Any:
-        """Convert a value by the keywords of one schema; ignore its ``allOf`` and the like."""
+        """Convert a value by the own keywords of a schema, without the schemas in ``allOf``."""
         if isinstance(value, str):
             parse = _DATE_PARSERS.get(str(part.get("format")))
             # ``type`` is "string" or a list with "string"; ``in`` is True for both.

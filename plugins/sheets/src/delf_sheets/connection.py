@@ -389,8 +389,7 @@ class Sheets(GoogleConnection):
         header = plan.first_row(target, present_header)
         grid = rows_for(header, rows, target.columns)
         plan.append(target, grid, formulas=formulas)
-        # For lists, _header() does not read an older sheet: ``header`` may be empty although the
-        # sheet has a header.
+        # If the rows are lists, _header() has not read the sheet, which may have a header.
         is_header_known = is_new or isinstance(rows[0], Mapping)
         if is_header_known and not any(header):
             # The first appended row becomes the header, which later steps of the batch may need.

@@ -163,8 +163,8 @@ def _used_params(
 ) -> dict[str, Any] | list[Any] | None:
     """Return the parameters for a part of a statement: a whole dict, or some items of a list.
 
-    A dict may have names that the part does not use, but a list must have no further items. The
-    result is None if the part has no placeholders.
+    A dict may have names that the part does not use, but each item of a list needs a placeholder.
+    The result is None if the part has no placeholders.
     """
     is_named = isinstance(params, Mapping)
     placeholders = find_placeholders(statement.text, statement.tokens, named=is_named)

@@ -247,7 +247,7 @@ def _fits(value: Any, family: Family) -> bool:
 
 
 def _fits_boolean(value: Any) -> bool:
-    """Return False for a number other than 0 and 1, and for its text, such as "2".
+    """Return False for a number other than 0 and 1, also as a text: for 2 and for "2".
 
     The database decides about texts that are no numbers, such as "yes".
     """

@@ -39,7 +39,7 @@ class Placeholder:
         start: The start position in the statement's text.
         end: The end position.
         key: The name, or the index of a positional placeholder.
-        in_list: Whether the placeholder belongs to an IN, so that a list adds several values.
+        in_list: Whether the placeholder belongs to an IN, where a list stands for several values.
         needs_parentheses: Whether the IN has no parentheses of its own: ``IN :names``.
         is_cast: Whether the statement casts the value to a type.
     """

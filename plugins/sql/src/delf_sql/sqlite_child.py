@@ -86,8 +86,8 @@ class Work(NamedTuple):
     Args:
         statements: Pairs of a statement and its values; a writer executes all or none.
         limit: The maximum number of rows to return.
-        many: Whether only the first pair's statement is executed, once with the values of every
-            pair (``executemany``), without returning rows.
+        many: Whether all pairs have the same statement without returned rows, so that one call of
+            ``executemany`` can execute the statement with all values.
     """
 
     statements: list[tuple[str, list[Any]]]
