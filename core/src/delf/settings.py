@@ -318,7 +318,18 @@ def _check_addresses(
     values: Mapping[str, Any],
     sources: Mapping[str, Source],
 ) -> None:
-    """Refuse to send a secret from the environment to an address from a project's file."""
+    """Refuse to send a secret from the environment to an address from a project's file.
+
+    Args:
+        cls: The settings class.
+        name: The name of the instance, for the message.
+        prefix: The prefix of the instance's environment variables.
+        values: The values of the settings by field.
+        sources: The sources of these values.
+
+    Raises:
+        KeyAddressError: If a secret would be sent to such an address.
+    """
     fields_from_environment = [key for key, source in sources.items() if source == "environment"]
     fields_from_project = [key for key, source in sources.items() if source == "project"]
     for secret in fields_from_environment:

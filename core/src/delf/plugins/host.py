@@ -353,7 +353,13 @@ def _load_error(subject: str, error: BaseException) -> PluginError:
 
 
 def _export_error(name: str, needed_by: str, exporting: Sequence[Candidate]) -> Exception:
-    """Return the error for a public name that no usable plugin exports."""
+    """Return the error for a public name that no usable plugin exports.
+
+    Args:
+        name: The public name.
+        needed_by: The feature that needs the name, for the message.
+        exporting: The plugins that export the name, but must not be imported.
+    """
     if exporting:
         package = exporting[0].distribution
         state_and_reason = loader.why_not_imported(exporting[0])

@@ -223,7 +223,17 @@ class RememberedDecision:
         user: str | None = None,
         project: str | None = None,
     ) -> Self:
-        """Make the remembered decision for an approved request."""
+        """Make the remembered decision for an approved request.
+
+        Args:
+            request: The request.
+            approved: The approval, which says what later calls pass.
+            by: The person who approved.
+            at: The Unix time of the approval.
+            user: The user whose later tasks may use the approval; None for the local user.
+            project: The folder of the project whose later tasks may use the approval; None if only
+                the request's own task may.
+        """
         covers_all_calls = approved.covers == "action"
         return cls(
             request_id=request.request_id,

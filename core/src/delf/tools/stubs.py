@@ -271,6 +271,11 @@ def _best_names(
     """Choose the best matching tools, whose stubs have larger limits than those of other tools.
 
     At most ``_MAX_BEST`` tools are chosen, and no more than fit a fixed share of the budget.
+
+    Args:
+        choice: The tools of the task.
+        is_mentioned: Returns True for a key or value that the text of the task mentions.
+        matches: The names of the tools, in the order of a word search for the task's words.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     remaining_size = choice.budget * _BEST_BUDGET_SHARE

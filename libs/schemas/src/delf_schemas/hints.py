@@ -112,7 +112,13 @@ def _constraints(schema: Mapping[str, Any]) -> str:
 
 
 def _limit_text(name: str, template: str, value: Any) -> str:
-    """Return a limit such as ``at least 2 items``; empty for a huge or trivial limit."""
+    """Return a limit such as ``at least 2 items``; empty for a huge or trivial limit.
+
+    Args:
+        name: The keyword of the schema, such as ``minItems``.
+        template: The words of the limit, with ``{}`` for the value.
+        value: The value of the keyword; None if the schema has none.
+    """
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return ""
     is_trivial = name == "minLength" and value < 2
