@@ -148,9 +148,9 @@ class Caller:
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
         """Record types of a response's values that the declared schema does not allow.
 
-        These types become part of the result type, and are stored for later processes. A type
-        that is nested too deeply to be shown in the result type is not stored; this process
-        remembers the type, so that it is examined only once.
+        The recorded types become part of the result type, also in later processes. A type that is
+        nested too deeply to be shown in the result type is remembered only in this process, so
+        that the type is not examined again.
         """
         name = call.entry.endpoint.name
         undeclared_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}
