@@ -247,15 +247,16 @@ class _Arguments:
             first_sentences, rest = split_text(text, limits.doc_chars, max_chars)
             hints = hints_of(self._document, schema, limits.doc_chars, limits.hint_depth)
             is_required = self._schema_names[arg] in self._required
+            notes = ""
+            if limits.has_notes:
+                notes = notes_of(self._document, schema, "parameter", rest)
             parameters.append(
                 Parameter(
                     name=arg,
                     type_text=safe_text(shapes, schema, "parameter", limits.type_chars),
                     default_text=None if is_required else default_text(resolved),
                     doc="; ".join(filter(None, [hints, first_sentences])),
-                    notes=notes_of(self._document, schema, "parameter", rest)
-                    if limits.has_notes
-                    else "",
+                    notes=notes,
                 )
             )
         return tuple(parameters)
