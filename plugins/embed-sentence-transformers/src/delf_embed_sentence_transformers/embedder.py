@@ -29,7 +29,7 @@ class _LoadedModel:
     """
 
     def __init__(self, name: str, device: str | None, download: bool) -> None:
-        self.reset_after_fork()
+        self.reset_after_fork()  # makes the first thread
         reset_in_forks(self)
         self.model: Any = self.thread.submit(_load_model, name, device, download).result()
 

@@ -89,7 +89,9 @@ class _Batch:
     uses: defaultdict[tuple[int, Kind, str], _Use] = field(
         default_factory=lambda: defaultdict[tuple[int, Kind, str], _Use](_Use)
     )
+    """Statistics by the task's database key, and the kind and name of an action or model."""
     tasks: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
+    """For each task: the person for whom the task runs, and 1 for a child task, else 0."""
     words: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Pairs of an event's index key and the searchable words of the event, as one text."""
 

@@ -620,6 +620,7 @@ class SqlJournal:
             self._starting_subscriptions.discard(start_position)
 
     def _poke(self) -> None:
+        """Wake the subscriptions of this process after a write of this process."""
         watcher = self._watcher
         if watcher is not None:
             watcher.poke()

@@ -48,6 +48,9 @@ class ScriptedModel:
     Args:
         replies: The replies in order; further requests raise ``LLMExecutionError``.
         default: The reply to further requests, instead of raising.
+        requests: Records the requests.
+        configs: Records the configurations for which agents asked :meth:`factory` for the model.
+        closed: Counts the calls of :meth:`aclose`.
         takes_tools: Whether the model supports tool calls.
         outline: The reply to the separate request for the outline of a task: the calls that the
             user's words ask for. This request takes none of ``replies``.

@@ -28,6 +28,11 @@ class RecordingScriptHost(ScriptHost):
         tools: Plain or async functions by the name that scripts use: ``add``, ``desk.find``. A
             function returns the result, or an answer such as ``ToolMessage``. An exception of a
             function is raised in the script as ``ToolError``.
+        calls: Records the calls, also those of unknown tools.
+        cancelled: Records the names of the tools whose calls were cancelled.
+        printed_texts: Records the printed texts.
+        files: Records the contents of output files by name.
+        abandoned: Set when a call is cancelled, for tests that wait for this.
     """
 
     tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])

@@ -182,6 +182,7 @@ def _test_functions(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def _is_on(cls: type, flag: str) -> bool:
+    """Return True if a class has a flag of :func:`needs`, such as ``durable`` or ``limits:cpu``."""
     name, _, item = flag.partition(":")
     value: Any = getattr(cls, name)
     return item in value if item else bool(value)

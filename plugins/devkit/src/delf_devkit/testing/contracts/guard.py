@@ -208,6 +208,7 @@ def _frame_and_inner(awaitable: Any) -> tuple[FrameType | None, Any]:
 
 
 def _line(code: CodeType, number: int) -> str:
+    """Describe a line of a source file by the file's name, the line number and the line itself."""
     source = linecache.getline(code.co_filename, number).strip()
     quoted_source = f", `{source}`" if source else ""
     return f"{Path(code.co_filename).name}:{number}{quoted_source}"

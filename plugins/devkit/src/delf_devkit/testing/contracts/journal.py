@@ -466,5 +466,6 @@ class JournalContract(Contract):
         await other.aclose()
 
     async def _take(self, stream: AsyncIterator[Event], count: int) -> list[tuple[str, int]]:
+        """Return the task id and the number of each of the next events of a stream."""
         events = [await anext(stream) for _ in range(count)]
         return [(event.task_id, event.seq) for event in events]

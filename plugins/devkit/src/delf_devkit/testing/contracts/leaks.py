@@ -20,7 +20,7 @@ from delf_engine.secrets import secrets_of_options
 
 _HIDDEN = "[redacted]"
 _AROUND = 80
-_PROBE: Final = "marmalade-7741-probe"
+_SAMPLE_VALUE: Final = "marmalade-7741-probe"
 _TEXT: Final = re.compile(r"\b(str|bytes|Any)\b")
 # The maximum number of items of each container that are searched for objects.
 _MAX_SEARCHED_ITEMS: Final = 1_000
@@ -65,7 +65,7 @@ def is_secret_name(name: str) -> bool:
     """Return True if delf treats a value with this name as a secret, as for ``api_key``."""
     if name.lower() == "dsn":
         return True  # a database URL, in which secrets_of_options() finds only a password
-    return any(secrets_of_options({name: _PROBE}))
+    return any(secrets_of_options({name: _SAMPLE_VALUE}))
 
 
 def plain_secrets(types: Mapping[str, Any]) -> list[str]:

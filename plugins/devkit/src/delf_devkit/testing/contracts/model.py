@@ -77,6 +77,7 @@ class ModelContract(Contract):
     - ``echoes``: ``echo_model``, whose service answers with the words of the last message.
     - ``cuts``: ``cut_model``, whose service stops at the token limit.
 
+    Set ``counts_tokens = False`` if the service does not report the tokens of its answers.
     ``secrets`` are the keys of ``model`` and ``failing_model``, which must never be shown. With
     ``images = True`` the model sends images, which ``sent_texts`` shows in base64; otherwise the
     model must refuse a request with an image. ``cost`` is the cost of an answer of ``model`` in
@@ -169,7 +170,7 @@ class ModelContract(Contract):
         self, model: Any, question: ModelRequest
     ) -> None:
         """Check that a model keeps nothing between requests, because many users share it."""
-        await model.complete(_about(_MARK))
+        await model.complete(_request_about(_MARK))
         replies = [await model.complete(question) for _ in range(2)]
         assert _MARK not in replies[-1].text, "an answer holds what another request asked"
         # The service counts all sent tokens: more tokens mean that earlier messages were sent.
@@ -183,7 +184,7 @@ class ModelContract(Contract):
     async def test_request_contains_nothing_of_another_request(
         self, model: Any, question: ModelRequest, sent_texts: Callable[[], Sequence[str]]
     ) -> None:
-        await model.complete(_about(_MARK))
+        await model.complete(_request_about(_MARK))
         assert _MARK in sent_texts()[-1], "`sent_texts` does not give what the service was sent"
         await model.complete(question)
         assert _MARK not in sent_texts()[-1], "one user's words are in another's request"
@@ -197,8 +198,8 @@ class ModelContract(Contract):
         def marks_in(text: str) -> list[str]:
             return [mark for mark in marks if mark in text]
 
-        await asyncio.gather(*(model.complete(_about(mark)) for mark in marks))
-        streams = (_collect(model.stream(_about(mark))) for mark in marks)
+        await asyncio.gather(*(model.complete(_request_about(mark)) for mark in marks))
+        streams = (_collect(model.stream(_request_about(mark))) for mark in marks)
         await asyncio.gather(*streams)
         marks_by_request = sorted(marks_in(text) for text in sent_texts())
         # Each mark was alone in two requests, one by complete() and one by stream().
@@ -243,12 +244,12 @@ class ModelContract(Contract):
         assert sent_texts()[-1].count(again) >= 2, (
             "of two equal messages one did not arrive: the model sees another conversation"
         )
-        await model.complete(_about(spaced))
+        await model.complete(_request_about(spaced))
         assert spaced in sent_texts()[-1], (
             "the blanks of a message are not as they were: scripts in it lose their indentation"
         )
         try:
-            await model.complete(_about(f"{'word ' * 10_000} {end}"))
+            await model.complete(_request_about(f"{'word ' * 10_000} {end}"))
         except DelfError:
             return  # the model refuses the message as too long
         assert end in sent_texts()[-1], (
@@ -356,7 +357,7 @@ class ModelContract(Contract):
     @needs("echoes")
     async def test_answer_text_is_kept(self, echo_model: Any) -> None:
         odd = "Grüße 🦊 łódź:    x  =  1"
-        reply = await echo_model.complete(_about(odd))
+        reply = await echo_model.complete(_request_about(odd))
         assert odd in reply.text, (
             f"the service answers with {odd!r}, and the model gives {reply.text!r}: decode UTF-8 "
             "as a whole, and keep blanks, which scripts in an answer need"
@@ -365,9 +366,9 @@ class ModelContract(Contract):
     @needs("echoes")
     async def test_concurrent_answers_are_independent(self, echo_model: Any) -> None:
         marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
-        whole = await asyncio.gather(*(echo_model.complete(_about(mark)) for mark in marks))
+        whole = await asyncio.gather(*(echo_model.complete(_request_about(mark)) for mark in marks))
         streams = await asyncio.gather(
-            *(_collect(echo_model.stream(_about(mark))) for mark in marks)
+            *(_collect(echo_model.stream(_request_about(mark))) for mark in marks)
         )
         streamed_replies = [stream[-1] for stream in streams]  # the whole reply follows the pieces
         for replies in (whole, streamed_replies):
@@ -439,7 +440,7 @@ class ModelContract(Contract):
         replies = await asyncio.gather(*(model.complete(question) for _ in range(_CONCURRENT)))
         for reply in replies:
             self._check_reply(reply)
-        requests = [_about("word " * (20 * number + 1)) for number in range(_CONCURRENT)]
+        requests = [_request_about("word " * (20 * number + 1)) for number in range(_CONCURRENT)]
         alone = [await model.complete(request) for request in requests]
         together = await asyncio.gather(*(model.complete(request) for request in requests))
         tokens_alone = [reply.usage.input_tokens for reply in alone]
@@ -490,8 +491,8 @@ class ModelContract(Contract):
 
     async def test_use_leaves_the_process_unchanged(self, model: Any) -> None:
         async def use() -> None:
-            await model.complete(_about(_MARK))
-            await _collect(model.stream(_about(_MARK)))
+            await model.complete(_request_about(_MARK))
+            await _collect(model.stream(_request_about(_MARK)))
 
         # No class and no module may contain these texts after the use.
         words_of_prompt_and_keys = (_MARK, *self.secrets)
@@ -571,7 +572,7 @@ def _check_free_reply(reply: ModelReply, price: Price | None) -> None:
     )
 
 
-def _about(word: str) -> ModelRequest:
+def _request_about(word: str) -> ModelRequest:
     return ModelRequest(messages=(system("Be brief."), user(f"What is a {word}?")))
 
 

@@ -56,6 +56,7 @@ class ObserverContract(Contract):
         assert [encode(event) for event in events] == before
 
     async def test_observer_can_join_a_running_task(self, observer: Any) -> None:
+        # An observer that joins late gets ends without their beginnings, as in this order.
         for event in reversed(every_event()):
             await observer.observe(event)
 

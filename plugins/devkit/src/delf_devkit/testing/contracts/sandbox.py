@@ -41,10 +41,12 @@ _CHANGES = {
 class SandboxContract(SandboxCalls):
     """Tests for a sandbox backend; needs a fixture ``backend``, which the suite closes.
 
-    Flags: ``cpython`` (full Python is supported), ``input_files`` (scripts can read input files),
-    and the sets ``limits`` (enforced limits: cpu, memory, output, file, frame, scratch) and
-    ``confines`` (unreachable resources: environment, files, network, processes). ``crash`` is a
-    script that kills its interpreter, if possible.
+    Flags: ``cpython`` (full Python is supported) and ``input_files`` (scripts can read input
+    files). ``limits`` names the limits that the sandbox enforces: ``cpu``, ``memory``, ``output``,
+    ``file``, ``open_files``, ``frame`` for the size of a call's arguments or result, and
+    ``scratch`` for the disk space of a session. ``confines`` names the resources that scripts
+    cannot reach: ``environment``, ``files``, ``network``, ``processes``. ``crash`` is a script that
+    kills its interpreter; None if no script can.
     """
 
     async def test_backend_works_on_this_machine(self, backend: SandboxBackend) -> None:
