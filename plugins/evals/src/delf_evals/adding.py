@@ -91,7 +91,7 @@ def add_task(
         files = _copy_files(paths, folder / short_id(record.task_id))
         inputs["files"] = [f"{RECORDINGS}/{file}" for file in files]
     for field in ("output", "variables"):
-        if first_event.setup.get(field) is not None:  # {} is a schema, too
+        if first_event.setup.get(field) is not None:  # also if it is {}, which is a JSON Schema
             inputs[field] = first_event.setup[field]
     has_typed_answer = "output" in inputs
     case: dict[str, Any] = {"name": name, "inputs": inputs}
@@ -189,6 +189,7 @@ def _append_case(path: Path, case: Mapping[str, Any]) -> None:
         write(path, f"cases:\n{item}")
         return
     text = path.read_text(encoding="utf-8")
+    # Unlike load(), compose() tells where in the text each item is.
     root: Any = cast("Any", yaml).compose(text)
     root_pairs = root.value if isinstance(root, yaml.MappingNode) else ()
     cases = next((value for key, value in root_pairs if key.value == "cases"), None)

@@ -226,8 +226,8 @@ class RecordedConnection:
         async def call(**given_arguments: Any) -> Any:
             return await self._recorded_result(action, given_arguments)
 
-        # A recorded call does no work in child tasks, and its error is already the one that the
-        # script gets.
+        # ``resumes`` is for actions that work in child tasks, and a recorded call starts none.
+        # ``handle_error`` is left out, because it was applied before the recording.
         return replace(action, call=call, resumes=False, handle_error=None)
 
     async def _recorded_result(self, action: Action, given_arguments: Mapping[str, Any]) -> Any:

@@ -158,8 +158,8 @@ async def run_variant(
     """Run all cases with the settings of a variant.
 
     Args:
-        dataset: The data set. Before, :meth:`Judge.use_agent_models` must be called for each check
-            of the data set that asks a model.
+        dataset: The data set. :meth:`Judge.use_agent_models` must have been called with those of
+            its checks that ask a model.
         agent: The agent of :func:`variant_agent`.
         name: The name of the variant.
         options: The options of the run.
@@ -170,6 +170,8 @@ async def run_variant(
     variant = _VariantRun(agent, options)
 
     class Lifecycle(CaseLifecycle[Any, Any, Any]):
+        # pydantic-evals calls these methods in each run of a case: before the task, before the
+        # checks, and at the end.
         async def setup(self) -> None:
             _CASE_RUN.set(_CaseRun(self.case.inputs))
 
@@ -310,8 +312,8 @@ def make_judge(setup: Setup, model: str | None) -> Judge:
 async def _run(
     agent: Agent[Any], inputs: CaseInputs, case_run: _CaseRun, options: RunOptions
 ) -> Response[Any]:
-    # The recorded results replace the calls of this run. The connections find these results in
-    # the context variable.
+    """Run the task of a case, and let its calls return the recorded results of the case."""
+    # The connections find the recorded results in the context variable.
     case_run.environment = RecordedEnvironment(
         inputs.calls, inputs.context, live_reads=options.live_reads
     )

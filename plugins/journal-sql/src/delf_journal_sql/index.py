@@ -351,6 +351,7 @@ def _person_of(data: Mapping[str, Any]) -> str:
     setup: Mapping[str, Any] = data.get("setup") or {}
     request_to_server: Mapping[str, Any] = setup.get("serve") or {}
     # The name of the person whose API key was used, if the server got the task in a request.
+    # with_user() also reads data of older versions.
     requester = with_user(request_to_server).get("user")
     if requester:
         return str(requester)

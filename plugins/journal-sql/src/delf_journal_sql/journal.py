@@ -579,7 +579,7 @@ class SqlJournal:
 
         def read_with_retry() -> T:
             self._open()
-            with contextlib.suppress(ConnectionLostError):  # then go on below
+            with contextlib.suppress(ConnectionLostError):  # then read again below
                 return read()
             try:
                 return read()  # uses a new connection

@@ -81,9 +81,10 @@ class PostgresConnection:
     ) -> list[SqlRow]:
         """Insert rows into a table, many with one statement.
 
-        psycopg's pipeline mode is not used: a process that is suspended in a pipeline would keep
-        its locks, because the server does not count such a session as idle.
+        See :meth:`delf_journal_sql.sqlite.SqliteConnection.insert`.
         """
+        # Not in psycopg's pipeline mode: a process that is suspended in a pipeline would keep its
+        # locks, because the server does not count such a session as idle.
         inserted: list[SqlRow] = []
         statements = insert_statements(table, columns, rows, unique=unique, placeholder="%s")
         with self._database.convert_errors(self._raw):
@@ -235,8 +236,8 @@ class PostgresDatabase:
             ) from error
         try:
             self._target = _parse_url(url_without_scheme)
-            # The password is left out, because the driver's error message quotes the URL.
             public_target = self._target | {"password": ""}
+            # Check the options. The password is left out, because errors quote the parameters.
             conninfo.make_conninfo("", **public_target)
         except (psycopg.Error, ValueError, TypeError):  # TypeError for an option ``conninfo``
             raise JournalSetupError(

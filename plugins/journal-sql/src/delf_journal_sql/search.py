@@ -295,6 +295,7 @@ def _figures_by_task(
         now: The current time, for requests that still wait.
     """
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
+    # ``1 - i.is_child`` is 1 for a top-level task.
     rows = connection.execute(
         f"SELECT {group_expression} AS group_key, SUM(1 - i.is_child) AS tasks, "
         f"SUM({_is_top_level_in(TaskState.FAILED)}) AS failed, "

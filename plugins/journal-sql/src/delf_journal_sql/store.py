@@ -403,7 +403,8 @@ def find_prunable(
     age_condition, values = _old_enough(connection, now, ages)
     keep_condition = "TRUE"
     if keep > 0:
-        # Only tasks before the oldest kept task are removed. For keep=10, it has 9 newer tasks.
+        # Only tasks before the oldest kept task are removed. For keep=10, this is the task that has
+        # 9 newer ones.
         values["newer_tasks"] = keep - 1
         keep_condition = f"(t.started_at, t.id) < ({_OLDEST_KEPT_TASK})"
     rows = connection.execute(

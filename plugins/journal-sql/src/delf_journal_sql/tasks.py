@@ -126,6 +126,7 @@ class Claims:
         """Raise JournalConflictError if the owner of a task is alive."""
         if not is_alive(owner, connection.now()):
             return
+        # Each agent of this process has a journal object of its own, with another key.
         this_process = (self.owner.pid, self.owner.birth, self.owner.machine)
         if (owner.pid, owner.birth, owner.machine) == this_process:
             raise _held_here_error(task_id)
@@ -332,7 +333,7 @@ class Appending:
         return _storable(values)
 
     def _release(self, task: _Task, event: TaskFinished | TaskPostponed) -> None:
-        """Store the end or the postponement of a task, and clear the process that owns the task.
+        """Store the end or the postponement of a task, after which no process owns the task.
 
         A postponed task returns to its queue. Without a queue, the task stays stored as running. As
         no process owns the task, it then counts as interrupted; see :func:`in_state`.
@@ -371,7 +372,7 @@ class Appending:
 
 
 def _storable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a task as databases store them: texts without NUL characters.
+    """Replace NUL characters in the fields of a task, except in identifiers.
 
     PostgreSQL refuses these characters, and the refused row would fail all events of its batch.
     """

@@ -178,7 +178,7 @@ class Writer:
             appending.flush()
             return appending
 
-        return Call(append, write=True, on_commit=Appending.after_commit)
+        return Call(append, write=True, on_commit=lambda appending: appending.after_commit())
 
     def register(self) -> Call:
         """Create the operation that registers this process as a possible owner of tasks."""

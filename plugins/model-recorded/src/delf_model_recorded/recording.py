@@ -250,6 +250,12 @@ def _problem(fields: dict[str, Any]) -> str | None:
 
 
 def _describe(error: ValidationError, location: tuple[str, ...]) -> str:
+    """Describe one problem of an invalid line, with the path of its field.
+
+    Args:
+        error: The error.
+        location: The path of the validated part of the line.
+    """
     problems = error.errors(include_url=False, include_input=False)
     reported = problems[0]
     for problem in problems:

@@ -158,13 +158,13 @@ class Contract:
                 texts.append(repr(await use()))
             except Exception as error:
                 texts += map(texts_of, chained_exceptions(error))
-        owner = type(self).__name__
+        suite_name = type(self).__name__
         for text in texts:
-            secrets.check(text, f"{owner}: a secret is in a repr, a result or an error")
+            secrets.check(text, f"{suite_name}: a secret is in a repr, a result or an error")
         for line in lines:
-            secrets.check(line, f"{owner}: a secret is logged or printed")
+            secrets.check(line, f"{suite_name}: a secret is logged or printed")
         for line in programs:
-            secrets.check(line, f"{owner}: {IN_A_COMMAND}")
+            secrets.check(line, f"{suite_name}: {IN_A_COMMAND}")
 
 
 def _test_functions(cls: type) -> Iterator[tuple[str, Any]]:

@@ -44,8 +44,8 @@ _SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
     """Wrap an async test with a time limit for each ``await``, and close its fixtures at the end.
 
-    The test also fails if it blocks the event loop for longer than the time limit, which counts as
-    at least five seconds here. Changes of the process, such as environment variables, are undone.
+    The test also fails if it blocks the event loop for longer than the time limit, and for longer
+    than five seconds. Changes of the process, such as environment variables, are undone.
 
     Args:
         function: The test.

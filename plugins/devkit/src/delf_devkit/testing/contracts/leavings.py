@@ -416,9 +416,9 @@ def _class_and_module_state(kind: type) -> dict[str, str]:
 
 
 def _owners(kind: type) -> Iterator[type | ModuleType]:
-    """Yield the classes and modules that may hold shared state.
+    """Yield the objects whose variables all users of a class share.
 
-    Yield a class with its bases, the modules of its package, and the classes in the modules.
+    Yield the class and its bases, the modules of its package, and the classes in these modules.
     """
     yield from _own_classes(kind)
     package = _package(kind)

@@ -37,7 +37,6 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 # Prints what an import changes in the process: for each changed part, such as the environment
 # variables, the new values. If the part only lost values, all its earlier values are printed.
-# A program that imports modules, and prints what changed in its process as the last line.
 _REPORT_CHANGES_OF_IMPORT = """
 import importlib, json, logging, os, signal, threading
 import delf
@@ -211,6 +210,7 @@ class PluginContract(Contract):
     @property
     def _has_hooks(self) -> bool:
         """True if the entry point names a module of hooks, False if it names a class."""
+        # Only modules of hooks are in this group; the classes of connections have another.
         points = self._dist.entry_points.select(group=ENTRY_POINT_GROUP)
         return any(point.name == self._name for point in points)
 
