@@ -82,6 +82,7 @@ class SqlJournal:
         self._settings = JournalSettings.for_instance("journal_sql", {"url": url, **settings})
         if self._settings.url is not None:
             url = self._settings.url.get_secret_value()
+            # A server that only the project names must not get a password of the user.
             check_login("the journal", url, self._settings.source("url"))
         self.database = open_database(self._settings)
         """The database of the journal."""
@@ -233,7 +234,7 @@ class SqlJournal:
             self._open()
             connection = self.database.connect()
             try:
-                connection.begin(write=False, long=True)
+                connection.begin(write=False, long=True)  # as long as the caller iterates
                 return connection, store.task_ids(connection)
             except BaseException:
                 connection.close()

@@ -296,9 +296,8 @@ class Writer:
         """Append a batch of events; if the database refuses the batch, append them one by one."""
         try:
             self._append(appends)
-        # These errors do not depend on a single event: all events would fail in the same way.
         except (ConnectionLostError, DelfError):
-            raise
+            raise  # the cause is no single event: one by one, the events would fail in the same way
         except Exception as error:
             if len(appends) == 1:
                 raise _refused_event_error(appends[0].packed.event, error) from error

@@ -122,16 +122,16 @@ async def _wait_or_fail(
     while not task.done():
         await asyncio.wait({task}, timeout=seconds / _CHECKS_PER_LIMIT)
         on_check()
-        hanging = _find_awaited(test_coroutine)
-        awaited = None if hanging is None else hanging.awaited
-        if hanging is None or awaited is not last_awaited:
+        current = _find_awaited(test_coroutine)
+        awaited = None if current is None else current.awaited
+        if current is None or awaited is not last_awaited:
             last_awaited = awaited
             unchanged_checks = 0
             continue
         unchanged_checks += 1
         if unchanged_checks >= _CHECKS_PER_LIMIT and not task.done():
-            name = function_name_of(hanging.object_in_message)
-            place = place_of(hanging.object_in_message)
+            name = function_name_of(current.object_in_message)
+            place = place_of(current.object_in_message)
             pytest.fail(f"{name} has not ended after {seconds:g} s{place}", pytrace=False)
 
 
