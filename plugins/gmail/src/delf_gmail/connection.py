@@ -401,7 +401,7 @@ class Gmail(GoogleConnection):
             return None
 
     async def _fetch_large_texts(self, resource: dict[str, Any]) -> None:
-        """Download the large texts that Gmail left out of a message, and add the texts to it."""
+        """Download the large texts that Gmail left out of a message; add them to ``resource``."""
         for body in separate_text_bodies(resource.get("payload") or {}):
             self._check_size("the text", int(body.get("size") or 0))
             body["data"] = await self._attachment(str(resource["id"]), str(body["attachmentId"]))

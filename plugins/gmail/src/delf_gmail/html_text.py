@@ -1,6 +1,7 @@
 """HTML as readable text: paragraphs, lists and links, without invisible elements.
 
-The standard library's parser takes quadratic time for tags that do not end.
+HTML is parsed here, because the standard library's parser takes quadratic time for tags that do
+not end.
 """
 
 from __future__ import annotations

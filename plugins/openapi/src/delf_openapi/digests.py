@@ -1,7 +1,7 @@
-"""Digests of operations as the specification has them, with all that they refer to.
+"""Digests of operations, and of all parts of the specification to which an operation refers.
 
-The digests are of the specification's own text, and not of what delf makes of it: delf shortens
-texts and leaves out details, and another version of delf may do so differently.
+A digest covers the specification's own text, and not the shorter text in delf's list of actions,
+which another version of delf may write differently.
 """
 
 from __future__ import annotations

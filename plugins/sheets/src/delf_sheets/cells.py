@@ -1,4 +1,4 @@
-"""Cells: Google's typed values as Python's, and back. A text is never taken for a formula."""
+"""Conversion of cells to Python values and back. A text is a formula only on request."""
 
 from __future__ import annotations
 

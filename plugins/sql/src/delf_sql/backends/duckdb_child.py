@@ -142,10 +142,10 @@ class DuckdbEngine(EngineBackend):
         rows: list[Sequence[Any]] = [_python_row(row, names_and_types) for row in fetched.rows]
         return Fetched(tuple(name for name, _ in names_and_types), rows, fetched.more)
 
-    def _describe(self, session: sa.Connection, describe: BoundStatement) -> list[tuple[str, str]]:
-        """Run a DESCRIBE statement; return the name and type of each column of its query."""
-        rows = session.execute(describe.clause()).fetchall()
-        return [(column_name, kind.upper()) for column_name, kind, *_ in rows]
+    def _describe(self, session: sa.Connection, bound: BoundStatement) -> list[tuple[str, str]]:
+        """Run ``DESCRIBE query``; return the name and type of each column of the query."""
+        rows = session.execute(bound.clause()).fetchall()
+        return [(column_name, type_name.upper()) for column_name, type_name, *_ in rows]
 
     def change(
         self, session: sa.Connection, bound_statements: Sequence[BoundStatement], *, returns: bool
@@ -308,8 +308,8 @@ def _wrap(bound: BoundStatement, head: str, tail: str) -> BoundStatement:
     return BoundStatement(pieces, bound.values)
 
 
-def _python_row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
-    cells, indices_of_texts = python_row(row, [kind for _, kind in kinds])
+def _python_row(row: Sequence[Any], names_and_types: Sequence[tuple[str, str]]) -> list[Any]:
+    cells, indices_of_texts = python_row(row, [type_name for _, type_name in names_and_types])
     for index in indices_of_texts:
         cells[index] = AsText(cells[index])
     return cells

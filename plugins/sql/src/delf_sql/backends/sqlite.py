@@ -335,7 +335,7 @@ class SqliteBackend:
         return _Child(options, files)
 
     def read(self, session: _Child, statement: Statement, params: Params, limit: int) -> Fetched:
-        """Run a query. This needs no check for a second statement, because sqlite3 refuses one."""
+        """Run a query; sqlite3 itself refuses a text with a second statement."""
         bound = bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
         return self._run(session, bound.text(), bound.values, limit)
 
