@@ -203,6 +203,7 @@ class JournalContract(Contract):
             f"a task of the user 'ann' is listed under the user {record.user!r}: other users "
             "would see the task"
         )
+        # A journal takes these fields of the record from the first and the last event.
         first, last = await journal.read("d")
         beginning, changes = TaskRecord.beginning(first), TaskRecord.changes(last)
         for verb, expected in (("began", beginning), ("ended", changes)):

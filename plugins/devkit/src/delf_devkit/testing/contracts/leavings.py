@@ -106,9 +106,10 @@ async def check_nothing_remains(
 async def _use_twice(
     subject: object, use: Callable[[], Awaitable[Any]], forbidden_texts: Iterable[str]
 ) -> None:
-    """Use an object twice; fail if the second use changes state that the whole process shares.
+    """Use an object twice; fail if a class or module then has a forbidden text.
 
-    The first use may change such state, for example by an import.
+    Also fail if the second use changes variables of a class. The first use may change them, for
+    example to fill a cache.
     """
     __tracebackhide__ = True
     shared = _SharedState(subject, forbidden_texts)
