@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from delf.events import (
     ApprovalDecided,
@@ -109,7 +109,24 @@ class FinishedSpan:
 
 @dataclass(kw_only=True)
 class _Task:
-    """A running task and its open spans."""
+    """A running task and its open spans.
+
+    Args:
+        trace_id: The id of the task's trace.
+        span_id: The id of the task's span.
+        parent_id: The id of the parent span; None for the first span of a trace.
+        sampled: Whether the program that submitted the task samples the trace.
+        start: The Unix time at which the task began.
+        attributes: The attributes of the task's span.
+        events: The events within the task's span, as (name, Unix time, attributes).
+        calls: The events of the starts of running calls, by call id.
+        open_requests: The pending approval requests, by request id.
+        approval_span_ids: The ids of the spans of finished approvals, by the id of the call that
+            was approved.
+        child_call_span_ids: The ids of the spans of calls that started child tasks, by the id of
+            the child task.
+        usage: The tokens of the task's model calls so far.
+    """
 
     trace_id: int
     span_id: int
@@ -125,7 +142,6 @@ class _Task:
         default_factory=dict[str, ApprovalRequested]
     )
     approval_span_ids: dict[int, int] = field(default_factory=dict[int, int])
-    # The spans of the calls that have started child tasks, by the ids of the child tasks.
     child_call_span_ids: dict[str, int] = field(default_factory=dict[str, int])
     usage: Usage = field(default_factory=Usage)
 
@@ -166,7 +182,7 @@ class Spans:
             case CallStarted():
                 task.calls[event.call_id] = event
             case ChildStarted():
-                call_span_id = _id(8, event.task_id, "call", event.call_id)
+                call_span_id = _span_id(event.task_id, "call", event.call_id)
                 task.child_call_span_ids[event.child_id] = call_span_id
             case ApprovalRequested():
                 task.open_requests[event.request_id] = event
@@ -207,7 +223,7 @@ class Spans:
                 attributes["gen_ai.input.messages"] = _message("user", event.task)
         self._tasks[event.task_id] = _Task(
             trace_id=parent.trace_id,
-            span_id=_id(8, event.task_id),
+            span_id=_span_id(event.task_id),
             parent_id=parent.span_id,
             sampled=parent.sampled,
             start=event.at,
@@ -227,7 +243,7 @@ class Spans:
             return Parent(
                 trace_id=parent_task.trace_id, span_id=span_id, sampled=parent_task.sampled
             )
-        first_of_trace = Parent(trace_id=_id(16, event.task_id), span_id=None, sampled=True)
+        first_of_trace = Parent(trace_id=_trace_id(event.task_id), span_id=None, sampled=True)
         return parent_in(event.setup) or first_of_trace
 
     def _chat(self, task: _Task, event: ModelReplied | ModelFailed) -> FinishedSpan:
@@ -257,7 +273,7 @@ class Spans:
             name=f"chat {event.model}",
             client=True,
             trace_id=task.trace_id,
-            span_id=_id(8, event.task_id, "chat", event.seq),
+            span_id=_span_id(event.task_id, "chat", event.seq),
             parent_id=task.span_id,
             sampled=task.sampled,
             start=event.at - event.duration_ms * _MILLISECOND,
@@ -296,7 +312,7 @@ class Spans:
             name=f"execute_tool {event.action}",
             client=False,
             trace_id=task.trace_id,
-            span_id=_id(8, event.task_id, "call", event.call_id),
+            span_id=_span_id(event.task_id, "call", event.call_id),
             parent_id=task.span_id,
             sampled=task.sampled,
             start=start,
@@ -315,7 +331,7 @@ class Spans:
         request = task.open_requests.pop(event.request_id, None)
         if request is None:
             return None
-        span_id = _id(8, event.task_id, "approval", event.request_id)
+        span_id = _span_id(event.task_id, "approval", event.request_id)
         task.approval_span_ids[request.call_id] = span_id
         attributes: dict[str, Attribute] = {
             "gen_ai.tool.name": request.action,
@@ -379,10 +395,19 @@ def _add_span_event(task: _Task, event: Event, *, content: bool) -> None:
             pass
 
 
-def _id(size: Literal[8, 16], *parts: str | int) -> int:
-    """Return an id of ``size`` bytes that depends on the parts only, and is never 0."""
-    text = "\0".join(map(str, parts)).encode()
-    return int.from_bytes(hashlib.sha256(text).digest()[:size]) or 1
+def _trace_id(task_id: str) -> int:
+    """Return the id of the trace that a task begins."""
+    return _digest(task_id, byte_count=16)
+
+
+def _span_id(*parts: str | int) -> int:
+    """Return the id of the span of a task, call or request, which the parts identify."""
+    return _digest("\0".join(map(str, parts)), byte_count=8)
+
+
+def _digest(text: str, byte_count: int) -> int:
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:byte_count]) or 1  # OpenTelemetry's ids are not 0
 
 
 def _usage(usage: Usage) -> dict[str, Attribute]:

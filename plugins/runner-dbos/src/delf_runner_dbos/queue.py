@@ -74,7 +74,7 @@ class Ticket:
         """
         return self.queue if self.user is None else user_queue_name(self.queue)
 
-    def requeued(self) -> Self:
+    def with_another_requeue(self) -> Self:
         """Return this ticket with the count of requeues increased by one."""
         return replace(self, requeues=self.requeues + 1)
 

@@ -269,8 +269,8 @@ class Runner:
         if record.state.is_terminal:
             return record.state.value
         if record.state is TaskState.INTERRUPTED:
-            # The run did not end the task. The count of requeues makes each further pause longer.
-            return await self._requeue_later(ticket.requeued(), seconds=0.0)
+            # The run did not end the task. Each further requeue makes the delay longer.
+            return await self._requeue_later(ticket.with_another_requeue(), min_delay=0.0)
         # The task has to wait, which is no failure, so the count of requeues begins again.
         if record.state is TaskState.QUEUED:
             wait_seconds = (record.not_before or 0.0) - time.time()
@@ -384,21 +384,22 @@ class Runner:
             # Only the first failure of a task is a warning, so that retries do not fill the log.
             level = logging.DEBUG if ticket.requeues else logging.WARNING
             _log.log(level, "task %s is put back: %s", ticket.task_id, error)
-        return await self._requeue_later(ticket.requeued(), seconds=0.0)
+        return await self._requeue_later(ticket.with_another_requeue(), min_delay=0.0)
 
-    async def _requeue_later(self, ticket: Ticket, seconds: float) -> str:
+    async def _requeue_later(self, ticket: Ticket, min_delay: float) -> str:
         """Put a task back into the queue.
 
         Args:
             ticket: The ticket of the task.
-            seconds: The minimum delay. The delay is longer if the task was often requeued.
+            min_delay: The minimum delay in seconds. The delay is longer if the task was often
+                requeued.
 
         Returns:
             ``requeued``, the state of the task for DBOS.
         """
-        # Back off, so that a task that fails at once does not keep all runners busy.
+        # Back off, so that a task whose runs fail at once does not keep all runners busy.
         backoff = min(2.0**ticket.requeues, _MAX_REQUEUE_SECONDS) if ticket.requeues else 0.0
-        delay = max(seconds, backoff)
+        delay = max(min_delay, backoff)
         await self._repeat_until_done(lambda: self._queue.requeue(ticket, delay))
         return _REQUEUED
 

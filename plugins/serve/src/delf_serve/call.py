@@ -79,7 +79,13 @@ class Service:
 
 @dataclass(frozen=True)
 class Call:
-    """An API request together with the authenticated caller."""
+    """An API request together with the authenticated caller.
+
+    Args:
+        http: The HTTP request.
+        service: The objects of the server that handlers use.
+        caller: The person or program that calls.
+    """
 
     http: HttpRequest
     service: Service

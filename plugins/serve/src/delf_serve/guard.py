@@ -439,7 +439,15 @@ class Guard:
 
 
 class _Sender:
-    """Wraps ``send`` to add the common response headers."""
+    """Wraps ``send`` to add the common response headers.
+
+    The guard sets ``varies_by_origin`` and ``origin`` (the origin whose pages may read the
+    response) for the CORS headers. ``status`` is None until the response has started.
+
+    Args:
+        send: The ASGI callable ``send`` of the server.
+        path: The path of the request, for error responses.
+    """
 
     def __init__(self, send: Send, path: str) -> None:
         self._send = send

@@ -92,7 +92,8 @@ class Hooks:
             RunRequest.model_construct(task=await self._task_text(hook, message)),
             caller,
             idempotency_key=message_id,
-            # Not the user: the settings may name another user before the sender repeats a message.
+            # The message ids of a hook are unique within the hook. The scope does not depend on the
+            # user, because the settings may name another user before the sender repeats a message.
             key_scope=f"hook\n{name}",
             strategy=ROUTINE if hook.routine else None,
             client=client,

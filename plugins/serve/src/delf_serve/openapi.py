@@ -279,11 +279,11 @@ def _success_schema(operation: Operation) -> dict[str, Any]:
     """Return the JSON Schema of an operation's usual response."""
     if operation.answer is not None:
         return {"$ref": _SCHEMA_REF.format(model=operation.answer.__name__)}
-    if operation.frames is not None:
+    if operation.frame_schema is not None:
         # Generated clients read the stream as text; ``contentSchema`` types its frames.
         return {
             "type": "string",
             "contentMediaType": operation.media,
-            "contentSchema": {"$ref": _SCHEMA_REF.format(model=operation.frames)},
+            "contentSchema": {"$ref": _SCHEMA_REF.format(model=operation.frame_schema)},
         }
     return {"type": "object" if operation.media == "application/json" else "string"}

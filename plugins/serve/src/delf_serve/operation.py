@@ -37,7 +37,7 @@ class Operation:
         other_responses: Further statuses, each with its meaning.
         media: The media type of the response.
         second_media: An alternative media type of the response, which a query parameter selects.
-        frames: For an event stream, the name of the schema of each event's data.
+        frame_schema: For an event stream, the name of the schema of each event's data.
         request_media: The media type of the request body.
         headers: The names of further request headers that the handler reads.
         any_query: Whether arbitrary query parameters are accepted.
@@ -56,7 +56,7 @@ class Operation:
     other_responses: tuple[tuple[int, str], ...] = ()
     media: str = JSON
     second_media: str | None = None
-    frames: str | None = None
+    frame_schema: str | None = None
     request_media: str = JSON
     headers: tuple[str, ...] = ()
     any_query: bool = False

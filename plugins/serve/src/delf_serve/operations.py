@@ -335,7 +335,7 @@ async def delete_task(call: Call) -> None:
     "/tasks/{task_id}/events",
     right="read",
     media=_EVENT_STREAM_MEDIA,
-    frames="Event",
+    frame_schema="Event",
     other_responses=(*_NOT_FOUND, (204, "There are no further events."), _TOO_MANY_STREAMS),
     headers=("Last-Event-ID",),
 )
@@ -432,7 +432,7 @@ async def compare_tasks(call: Call) -> s.Comparison:
     "/events",
     right="read",
     media=_EVENT_STREAM_MEDIA,
-    frames="Task",
+    frame_schema="Task",
     other_responses=(_TOO_MANY_STREAMS,),
 )
 async def changes(call: Call) -> Response:

@@ -275,7 +275,7 @@ class Figures(_as_body(search.Figures)):
 
 
 class FigureList(ResponseModel):
-    """Statistics by group."""
+    """Statistics of tasks, one entry for each group such as a day or a person."""
 
     figures: list[Figures]
     more: bool = Field(description="Whether there are more entries.")

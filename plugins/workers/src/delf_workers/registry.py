@@ -161,7 +161,7 @@ class Registry:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
         finally:
             temporary.unlink(missing_ok=True)
-        if self._root is not None:
+        if self._root is not None:  # the person who approved the worker trusts its file
             self.trust.keep(self._root, whole_file_items(path, text.encode(), self._root))
         return path
 
