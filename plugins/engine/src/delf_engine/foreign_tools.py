@@ -346,15 +346,15 @@ def _make_checker(name: str, schema: Mapping[str, Any]) -> Checker:
 
 
 def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
-    """Return a part of a tool's schema in a form that can be checked as JSON Schema.
+    """Return a part of a tool's schema as valid JSON Schema, for checks of arguments.
 
-    Types such as ``any`` and ``float``, and references that lead nowhere, are left out, although
-    frameworks accept them. Ids are left out, too. A list of ``items``, the form of older drafts,
+    Other frameworks accept types such as ``any`` and ``float``, and references to schemas that do
+    not exist. These are left out, as are ids. A list of ``items``, the form of older drafts,
     becomes ``prefixItems``.
 
     Args:
         part: A part of the schema, as JSON data.
-        root: The schema.
+        root: The whole schema, in which the references are looked up.
     """
     if isinstance(part, list):
         return [_without_loose_parts(each, root) for each in cast("list[Any]", part)]

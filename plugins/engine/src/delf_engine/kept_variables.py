@@ -84,7 +84,8 @@ async def keep_variables(
     Args:
         run: The task.
         session: The session that ran the scripts.
-        type_names: The types by variable, such as ``{"rows": "list", "n": "int bool"}``; the last
+        type_names: The names of the types that each variable may have, such as
+            ``{"rows": "list", "n": "int bool"}`` if ``n`` may be an ``int`` or a ``bool``. The last
             assigned variable comes last.
     """
     conversation = run.request.conversation

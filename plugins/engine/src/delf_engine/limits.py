@@ -74,6 +74,7 @@ def excess(
         children_left: The number of child tasks that the task can still start.
     """
     tools = [*tools]
+    # Only actions that do all their work in child tasks declare ``resumes``.
     child_starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
     rarely_exceeds_calls = calls_left >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
     if rarely_exceeds_calls and not child_starters:

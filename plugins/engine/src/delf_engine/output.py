@@ -141,7 +141,8 @@ class OutputFolder:
         try:
             _link(temporary, path)
         except FileExistsError:
-            # A resumed task writes its files again: an equal file was written before the resume.
+            # A resumed task writes its files again. The existing file is the task's own if it is
+            # equal and was written after the task's start.
             if not _is_newer_and_equal(path, temporary, self._since):
                 return False
             temporary.unlink()

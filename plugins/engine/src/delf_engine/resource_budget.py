@@ -61,11 +61,11 @@ class ResourceBudget:
 
     @property
     def remaining(self) -> Limits:
-        """The limits for the next session."""
+        """The limits for the next session: the task's limits without what earlier sessions used."""
         limits = self._limits
-        left = {name: max(0, getattr(limits, name) - used) for name, used in self._used.items()}
+        counts = {name: max(0, getattr(limits, name) - used) for name, used in self._used.items()}
         seconds = max(0.0, limits.cpu_seconds - self._used_seconds)
-        return replace(limits, cpu_seconds=seconds, **left)
+        return replace(limits, cpu_seconds=seconds, **counts)
 
     @property
     def exhausted(self) -> LimitReached | None:

@@ -275,11 +275,12 @@ class Runtime:
                 return refusal
             return await TaskRun.begin(self.resources, request, permit)
         except ConfigurationError as error:
-            # The journal has a submitted task already. Without an end, the task would look as if it
-            # still had to run. A resumed task can be resumed again, once the cause is mended.
-            is_submitted = bool(request.past) and not request.is_resumed
-            if not is_submitted:
+            # A new task has no event yet. A resumed task gets no end, so that the task can be
+            # resumed again once the cause is mended.
+            is_new = not request.past
+            if is_new or request.is_resumed:
                 raise
+            # A task from the queue gets an end, or the task would look as if it still had to run.
             return error
         except asyncio.CancelledError:
             # Without a recorded end, another process can resume the task.
@@ -347,8 +348,8 @@ class Runtime:
     async def _record_end_without_run(self, request: TaskRequest, error: DelfError) -> None:
         """Record that a queued or resumed task ended with an error before it started.
 
-        If the task had ended at its timeout or budget, a claim has reopened the task in the
-        journal. In that case, the earlier end is recorded again, whatever ``error`` is.
+        A task that has ended at its timeout or budget can be resumed, for which the journal reopens
+        the task. If such a resumption fails, the earlier end is recorded again, and not ``error``.
         """
         earlier_end = end_event(request.past)
         if earlier_end is None:

@@ -348,8 +348,8 @@ class ScriptRunner(ScriptHost):
         self._budget.count(calls=1)
         try:
             if self._budget.calls_left < 0:
-                # Let the calls within the limit end first: their results would be lost with the
-                # sandbox.
+                # The calls within the limit end first: the stop kills the sandbox, which would lose
+                # their results.
                 await self._gate.until_idle()
                 await self._stop_in_call(self._budget.too_many_calls)  # never returns
             check_size([request.args, request.kwargs], self.sandbox.limits.frame_bytes)

@@ -330,7 +330,8 @@ class _BoundRuntime:
         if self._future is None:
             # shared_task() leaves out the context of the calling task: all tasks share the runtime.
             self._future = shared_task(self._make())
-        # A repeated start keeps its watcher, because a watcher that is replaced stops the runtime.
+        # The watcher stops the runtime when the event loop ends. Replacing the watcher would end
+        # the old watcher, and so stop the runtime, too.
         if self._loop_watcher is None:
             self._loop_watcher = self._watch_loop()
             await anext(self._loop_watcher)  # begin to watch

@@ -54,7 +54,7 @@ class _CustomTools:
 
     def __init__(self, actions: Iterable[BoundAction]) -> None:
         self._actions = tuple(actions)
-        self._fits_by_budget: dict[int, bool] = {}
+        self._fits_by_max_size: dict[int, bool] = {}
 
     def __len__(self) -> int:
         return len(self._actions)
@@ -64,12 +64,12 @@ class _CustomTools:
         """An entry for each action, for prefilters."""
         return Catalog(_catalog_entry(each.name, each.action) for each in self._actions)
 
-    def fit(self, budget: int) -> bool:
-        """Return whether the complete descriptions of all actions fit a number of characters."""
-        if budget not in self._fits_by_budget:
-            size = whole_size([each.describe() for each in self._actions], budget)
-            self._fits_by_budget[budget] = size <= budget
-        return self._fits_by_budget[budget]
+    def fit(self, max_size: int) -> bool:
+        """Return whether the complete descriptions of all actions have ``max_size`` characters."""
+        if max_size not in self._fits_by_max_size:
+            descriptions = [each.describe() for each in self._actions]
+            self._fits_by_max_size[max_size] = whole_size(descriptions, max_size) <= max_size
+        return self._fits_by_max_size[max_size]
 
 
 class Toolset:

@@ -83,11 +83,11 @@ def _why_no_decider(decider: Decider, rule: ApprovalRule) -> str | None:
 
 
 def _why_local_user_refused(decider: Decider, rule: ApprovalRule) -> str | None:
-    """Return why the local user, who has no key, may not approve; None for a person who may."""
-    is_local_user = decider.user is None
-    # With four eyes, the decider must be another person than the asker. The local user may be any
-    # person, even the asker.
-    if is_local_user and rule.four_eyes and LOCAL not in rule.deciders:
+    """Return why an unnamed user of this machine may not approve; None if the decider may."""
+    is_unnamed = decider.user is None
+    # With ``four_eyes``, the decider must be another person than the asker. An unnamed user may be
+    # any person, even the asker.
+    if is_unnamed and rule.four_eyes and LOCAL not in rule.deciders:
         return (
             "delf does not know who uses this machine: this may be the person who asked; add "
             f"{LOCAL!r} to the deciders of the rule to allow it"

@@ -331,15 +331,15 @@ class _Suspect:
         Returns:
             The reason; None if the call needs no review.
         """
+        # For each call of this action that the user planned, the parameters that differ.
         differences = self._differences_from_plan(sources_by_parameter=None)
-        # The number of planned calls that equal this call.
-        planned_count = sum(not differing_parameters for differing_parameters in differences)
-        if planned_count > 0:
-            # The user asked for this call. But its content may be a stranger's, and the call may
-            # have been made already.
-            return self._reason_about_content() or self._admit_or_reason(planned_count)
+        equal_count = sum(not differing_parameters for differing_parameters in differences)
+        if equal_count > 0:
+            # The user asked for this call, or for several equal calls. But its content may be a
+            # stranger's, and the call may have been made often enough already.
+            return self._reason_about_content() or self._admit_or_reason(equal_count)
         if differences:
-            parameters = min(differences, key=len)
+            parameters = min(differences, key=len)  # compared with the most similar planned call
         elif deciding_paths:
             parameters = [*map(parameter_of, deciding_paths)]
         else:
@@ -383,8 +383,8 @@ class _Suspect:
                 None, all parameters are compared, and only by their values.
 
         Returns:
-            For each planned call, the parameters in which the call differs, without those that
-            people edited; an empty list for an equal call.
+            For each planned call, the parameters in which the call differs; an empty list for an
+            equal call. Parameters that people edited may differ.
         """
         differences = self.origins.outline.differing_arguments(
             self.bound.name,

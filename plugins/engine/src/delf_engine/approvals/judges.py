@@ -274,8 +274,8 @@ class FlowsJudge:
     ) -> None:
         self._denies = approvals.config.flows == "deny"
         self._flows = flows
-        # False if the settings say that flows are only shown to people, and never require a review.
-        self._can_require_review = approvals.guards
+        # True if flows are only shown to people, and never require a review.
+        self._only_shows = not approvals.guards
         self._decisions = decisions
         self._worker = worker
 
@@ -289,7 +289,7 @@ class FlowsJudge:
         call = case.call
         if call is None or self._flows is None:
             return ruling
-        if not self._can_require_review:
+        if self._only_shows:
             flow = self._flows.reason_to_show(call) if ruling.is_shown else None
             return replace(ruling, flow=flow)
         flow = await self._flows.reason_to_review(call, partial(self._flow_rules, call.bound))
@@ -315,7 +315,7 @@ class FlowsJudge:
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
-        if self._flows is None or not self._can_require_review:  # by the setting ``flows``
+        if self._flows is None or self._only_shows:  # by the setting ``flows``
             return False
         return await self._flows.reason_to_review(call) is not None
 

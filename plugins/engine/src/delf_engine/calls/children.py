@@ -222,7 +222,8 @@ class ChildTasks:
     async def _take_result(self, key: tuple[int, str]) -> ChildResult:
         """Wait for the end of a running child, and return the child's result.
 
-        If this wait is cancelled, the child keeps running, and the repeated call takes the result.
+        If this wait is cancelled, the child keeps running. When the script repeats the call, the
+        repeated call waits for the same child.
 
         Args:
             key: The key of the child in ``_running``.

@@ -391,7 +391,8 @@ class Gate:
             await self._records.cancel(call, "cancelled before it was answered")
             raise
         if isinstance(answer.decision, Answered):
-            await self._records.begin(call)  # without a start, the end would mean an invalid call
+            # In the journal, a call that ends without a start was invalid. So record a start.
+            await self._records.begin(call)
             return await self._record_stated_result(call, answer.decision.answer)
         reason = f"the question has no answer: {why_not_made(answer.decision)}"
         return await self._reject(call, reason, can_retry=_can_retry(answer))

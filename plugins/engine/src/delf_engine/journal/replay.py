@@ -112,7 +112,7 @@ class _CallOrder:
 
         Args:
             recorded_call: The recorded call; None for a new call.
-            blocks_script: Whether the script is blocked until the answer arrives.
+            blocks_script: Whether the script makes no other call until the answer arrives.
 
         Raises:
             ReplayMismatch: If the turn can never come.
@@ -212,12 +212,16 @@ class _CallOrder:
 
 
 def _turn_key(recorded_call: RecordedCall | None) -> int:
-    """Return the key with which a call waits for its turn."""
-    if recorded_call is None:  # a new call, after all that is recorded
+    """Return the key with which a call of a resumed script waits for its turn.
+
+    Args:
+        recorded_call: The recorded call that the script repeats; None for a new call.
+    """
+    if recorded_call is None:
         return _AFTER_ALL_STEPS
-    if recorded_call.finished is None:  # an interrupted call, whose end is still to come
-        return _AFTER_ALL_ANSWERS
-    return recorded_call.call_id  # the call waits for its own recorded answer
+    has_recorded_answer = recorded_call.finished is not None
+    # A call that was interrupted has no recorded answer, and is made again.
+    return recorded_call.call_id if has_recorded_answer else _AFTER_ALL_ANSWERS
 
 
 class Replay:
@@ -350,8 +354,7 @@ class Replay:
 
         Args:
             digest: The digest of the call.
-            blocks_script: Whether the script is blocked until the answer arrives, so that it cannot
-                make another call first.
+            blocks_script: Whether the script makes no other call until the answer arrives.
 
         Returns:
             The recorded call; None for a new call.
@@ -394,7 +397,15 @@ class Replay:
 async def _wait_until_new_call_allowed(order: _CallOrder, *, blocks_script: bool) -> None:
     """Wait until all recorded calls and answers are repeated: then a new call may be made.
 
-    Never returns if the recorded script has ended. The end of the script cancels the wait.
+    If the recorded script has ended, no new call may be made: wait until this script ends, too.
+
+    Args:
+        order: The recorded order of the script's calls and answers.
+        blocks_script: Whether the script makes no other call until the new call is answered.
+
+    Raises:
+        ReplayMismatch: If the recorded script has ended, and the new call keeps this script from
+            its end.
     """
     await order.wait_for_turn(None, blocks_script=blocks_script)
     has_recorded_end = order.script.finished is not None
@@ -402,8 +413,8 @@ async def _wait_until_new_call_allowed(order: _CallOrder, *, blocks_script: bool
         return  # the script was interrupted, and now continues beyond its record
     _check_script_can_end(order.script, blocks_script=blocks_script)
     # The recorded script may have made this call just before its end, too late to be recorded. In
-    # that case, this script ends, too, which cancels the call. If this script does not end, the
-    # task's timeout ends the wait.
+    # that case, this script ends, too, which cancels this wait. If this script does not end, the
+    # task's timeout cancels the wait.
     await order.wait_for_end_of_script()
 
 
@@ -412,10 +423,10 @@ def _check_script_can_end(script: RecordedScript, *, blocks_script: bool) -> Non
 
     Args:
         script: The recorded script.
-        blocks_script: Whether the script does nothing else until the call is answered.
+        blocks_script: Whether the script makes no other call until the last call is answered.
 
     Raises:
-        ReplayMismatch: If the recorded script ended, and the call blocks the script.
+        ReplayMismatch: If the recorded script ended, and the last call blocks the script.
     """
     recorded_end = script.finished
     if recorded_end is not None and blocks_script:

@@ -632,7 +632,8 @@ def _limit_requests(requests_left: int, reply: ModelReply) -> int:
         case "filter" | "refusal":
             return 0
         case "break":
-            return min(requests_left, _MAX_BREAKS)  # repeated breaks mean an outage
+            # The connection broke during the reply; repeated breaks mean an outage.
+            return min(requests_left, _MAX_BREAKS)
         case _:
             return requests_left
 

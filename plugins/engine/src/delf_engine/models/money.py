@@ -64,7 +64,7 @@ class Ledger:
         )
         """The cost of the most expensive reply so far, by model and purpose.
 
-        Child tasks share the costs of their parent, so that their first calls need not run alone.
+        Used to estimate the cost of the next call. Child tasks share the costs of their parent.
         """
         # The running tasks whose calls count against this budget.
         self._tasks: set[str] = set()

@@ -71,11 +71,12 @@ class Changes:
         """
         is_part_changed = not isinstance(node, ast.Name)
         if is_part_changed:
-            # After ``a["rows"].append(record)``, the field ``rows`` contains the whole record.
+            # After ``a["rows"].append(record)``, a script that reads only the field ``a["rows"]``
+            # still gets the whole record, and not a field of the record.
             sources = as_enclosed(sources)
         for name in base_variables(node):
-            for value in added:
-                self.record_contents(name, value)
+            for expression in added:
+                self.record_contents(name, expression)
             self._variables.record_change(name, sources, is_part_changed=is_part_changed)
 
     def record_reading(self, node: ast.expr, *, decided_by: Sources = frozenset()) -> None:
@@ -107,9 +108,10 @@ class Changes:
         if _changes_receiver(receiver, method):  # such as ``rows.append(record)``
             self.record_change(receiver, sources_added_by_method(method, argument_sources), call)
         elif self._names.may_change_arguments(call.func) or any(map(self._is_unknown, arguments)):
-            # ``map(operator.iadd, tables, rows)`` also calls an unknown function.
+            # An unknown argument may be a function that is called, such as ``operator.iadd`` in
+            # ``map(operator.iadd, tables, rows)``.
             self._record_unknown_changes(values, result_sources)
-        # Even ``zip(numbers, rows)`` changes the iterator ``numbers``.
+        # Even ``zip(numbers, rows)`` changes the iterator ``numbers``, by moving it on.
         for value in values:
             self.record_reading(value, decided_by=result_sources)
 
@@ -184,14 +186,16 @@ class Changes:
         """Do the work of :meth:`creates_iterator` for a call that calls no action."""
         function = last_name(call.func)
         returns_iterator = self._names.returns_iterator(call)
-        keeps_iterator = not is_consumed or function in ITERATORS_OF_ITERATORS
-        if returns_iterator and keeps_iterator:
+        # ``list(map(str, rows))`` leaves no iterator, but ``list(groupby(rows))`` has iterators as
+        # its items.
+        is_left = not is_consumed or function in ITERATORS_OF_ITERATORS
+        if returns_iterator and is_left:
             return True
         # A script that reads ``map(str, rows)`` to its end also reads ``rows`` to its end. An
         # unknown function may return its arguments unread.
-        reads_arguments = returns_iterator or function in CONSUMING_FUNCTIONS
+        consumes_arguments = returns_iterator or function in CONSUMING_FUNCTIONS
         return any(
-            self.creates_iterator(each, is_consumed=reads_arguments)
+            self.creates_iterator(each, is_consumed=consumes_arguments)
             for each in argument_values(call)
         )
 

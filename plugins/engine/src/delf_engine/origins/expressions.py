@@ -176,7 +176,8 @@ class ExpressionReader:
                 for each in node.comparators:
                     # ``value in numbers`` reads the iterator ``numbers`` up to the value.
                     self._changes.record_reading(each, decided_by=sources)
-                return as_enclosed(sources)  # ``record == other`` compares all fields
+                # ``record == other`` compares all fields, so the result depends on whole records.
+                return as_enclosed(sources)
 
     def _read_text(self, node: ast.JoinedStr | ast.BinOp) -> Sources:
         """Return the sources of a text with values in it: ``f"{value}"`` or ``text % value``."""

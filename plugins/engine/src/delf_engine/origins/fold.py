@@ -121,8 +121,8 @@ class Origins:
         # The texts of the model's initial context, which are recorded at the first model call.
         self._read_context_texts = read_context_texts
         self._was_model_called = False
-        # The number of searchable calls whose results the author of the running script had read.
-        self._read_count = 0
+        # The author of the current script had read the results of this many searchable calls.
+        self._read_call_count = 0
         self._tool_of = tool_of
         self._read_files = read_files
         # The number of events that follow() has processed; a further call of follow() skips these.
@@ -138,7 +138,7 @@ class Origins:
         the model that made the calls.
         """
         # The current script; None while the strategy itself makes calls.
-        self._code: str | None = None
+        self._current_script: str | None = None
         self._analysed_scripts = Scripts(self._parameters_of, untrusted_variables)
         self._history = _History()
         self.outline = Outline(
@@ -160,8 +160,8 @@ class Origins:
     def follow(self, events: Sequence[Event]) -> None:
         """Process the events that are new since the last call of this method.
 
-        A recorded call belongs to the current script (``_code``), or to the model's last answer if
-        no script is running.
+        A recorded call belongs to ``_current_script``, or to the model's last answer if no script
+        is running.
         """
         for event in events[self._processed_event_count :]:
             match event:
@@ -186,7 +186,7 @@ class Origins:
                 case Noted(topic=topic, text=text) if text:
                     self._record_text(ContextText("outside", text, f"a {topic}"))
                 case ScriptFinished():
-                    self._code = None
+                    self._current_script = None
                 case _:
                     pass
         self._processed_event_count = len(events)
@@ -201,12 +201,12 @@ class Origins:
             self.has_received_untrusted = True
         # The model reads all data that the task has received so far.
         self.has_author_read_untrusted_data = self.has_received_untrusted
-        self._read_count = len(self._history.searchable_calls)
-        self._code = None
+        self._read_call_count = len(self._history.searchable_calls)
+        self._current_script = None
 
     def _record_script(self, code: str) -> None:
         """Record a new script; analyse a script whose author had read no untrusted data."""
-        self._code = code
+        self._current_script = code
         is_from_routine = not self._was_model_called
         if is_from_routine:
             # The author is the user, who saved the routine before this task received any data.
@@ -288,8 +288,8 @@ class Origins:
         if call.changes_data:
             return True
         if self.has_author_read_untrusted_data:
-            # No argument of this author counts as the user's, so one read would taint the whole
-            # connection. unplanned_read() checks such reads instead.
+            # The model has read untrusted data, so each later read would taint its connection.
+            # unplanned_read() checks such reads instead.
             return False
         return call.connection != ""  # a service, and not a plain tool
 
@@ -392,7 +392,7 @@ class Origins:
             path: The path of a value in the arguments.
             line: The line of the script with the call, if known.
         """
-        if self._code is None:
+        if self._current_script is None:
             # Without a script, the model itself wrote the arguments of the call.
             return frozenset()
         return self._analysed_scripts.sources(action, path, line)
@@ -508,12 +508,14 @@ class Origins:
         return None
 
     def _is_in_script(self, text: str) -> bool:
-        return self._code is not None and mentions(self._code, text, is_script=True)
+        return self._current_script is not None and mentions(
+            self._current_script, text, is_script=True
+        )
 
     def _origin_of_new_value(self, text: str) -> Origin:
         """Return the origin of a value that occurs in no text that the task has read."""
         # Without a script, the model wrote the call's arguments directly.
-        is_written_by_model = self._code is None or self._is_in_script(text)
+        is_written_by_model = self._current_script is None or self._is_in_script(text)
         if is_written_by_model and self.has_author_read_untrusted_data:
             # The model may have made up the value under the influence of untrusted data.
             return Origin(kind="script", trust="outside")
@@ -549,7 +551,7 @@ class Origins:
     def _possible_source_calls(self, text: str) -> Sequence[PastCall]:
         """Return the calls from whose results a value may come."""
         if self._is_in_script(text):
-            return [*self._file_calls, *self._history.searchable_calls[: self._read_count]]
+            return [*self._file_calls, *self._history.searchable_calls[: self._read_call_count]]
         return self._all_searchable_calls()
 
     def _all_searchable_calls(self) -> Sequence[PastCall]:

@@ -189,8 +189,10 @@ class Names:
         if isinstance(function, ast.Attribute) and function.attr in READING_METHODS:
             return False
         name = dotted(function)
-        is_harmless = self._variables.is_module(root_of(name)) or name in HARMLESS_BUILTINS
-        return self.is_bound(name) or not is_harmless
+        if self.is_bound(name):  # the script may have defined its own ``sorted``
+            return True
+        is_of_module = self._variables.is_module(root_of(name))
+        return not is_of_module and name not in HARMLESS_BUILTINS
 
     def is_iterator_function(self, name: str) -> bool:
         """Return whether a function or method of this name returns an iterator or defaultdict."""

@@ -176,8 +176,8 @@ class Results:
         """
         self.count += 1
         if isinstance(call.trust, str):
-            known = self._texts_of_user if call.trust == "own" else self._texts_of_others
-            known.update(normalized_text(text) for _, text in leaves_of(call.result))
+            texts = self._texts_of_user if call.trust == "own" else self._texts_of_others
+            texts.update(normalized_text(text) for _, text in leaves_of(call.result))
         else:
             self._add_user_fields(call.result, call.trust)
 
@@ -260,7 +260,7 @@ def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
         found = _value_with(pattern, calls)
         if found is not None:
             call, value = found
-            has_whole_text = searched_text in value.letters
+            contains_whole_text = searched_text in value.letters
             return Origin(
                 kind="result",
                 trust=value.trust,
@@ -268,7 +268,7 @@ def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
                 action=call.action,
                 path=value.path,
                 is_part=value.letters != searched_text,
-                is_mixed=not has_whole_text,
+                is_mixed=not contains_whole_text,  # then only a piece of the text was found
             )
     return None
 

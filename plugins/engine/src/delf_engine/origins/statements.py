@@ -109,8 +109,8 @@ class StatementReader:
         with self._blocks.visiting(node):
             test_sources = set[Source]().union(*map(self._expressions.read_test, tests))
             sources = test_sources | self._read_all(parts)
-            # In a ``try``, ``ship(row["id"])`` fails without the field ``id``. So only the fields
-            # that the earlier parts name decide whether the next part runs.
+            # In a ``try``, what follows ``ship(row["id"])`` does not run if ``row`` has no ``id``.
+            # So the named field ``id`` counts as a condition, too, but not the rest of ``row``.
             self._blocks.add_conditions(node, test_sources, without_results(sources))
             return sources
 

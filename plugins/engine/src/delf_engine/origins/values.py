@@ -116,10 +116,10 @@ def _keys_in(record: _Node, *, with_identifiers: bool) -> Iterator[tuple[Trust, 
 def _parts_of(node: _Node, trust_by_field: Mapping[str, Trust]) -> Sequence[_Node]:
     """Return the fields of a record or the items of a list, each with its path and trust.
 
-    Any other value, such as a date or a model, has one part: the value in JSON types, to which the
-    caller applies this function again.
-
     A field that ``trust_by_field`` does not list has the trust of its record.
+
+    Any other value, such as a date or a model, is converted to JSON types, and the converted value
+    is returned as the only part.
     """
     path, value, trust = node
     if isinstance(value, dict):

@@ -43,8 +43,8 @@ class Prices:
         if model in self._prices:
             return self._prices[model]
         names = {model, model.rpartition("/")[2]}
-        # The providers' spellings are all in lower case. A name with capitals is looked up only as
-        # it is written, because it may be another model, such as one of the user's own server.
+        # Providers write their names in lower case. A name with capitals may be another model, such
+        # as a model of the user's own server, so its other spellings are not looked up.
         if model == model.lower():
             names |= self._providers.spellings(model)
         for name in self._prices:
