@@ -23,7 +23,8 @@ async def close_all(parts: Mapping[str, object]) -> None:
         PluginError: If one object failed to close or did not end in time.
         ExceptionGroup: If several objects failed to close or did not end in time.
     """
-    await all_ended(_close(name, x) for name, x in parts.items() if isinstance(x, SupportsClose))
+    closable = {name: part for name, part in parts.items() if isinstance(part, SupportsClose)}
+    await all_ended(_close(name, part) for name, part in closable.items())
 
 
 async def all_ended(closing: Iterable[Awaitable[None]]) -> None:

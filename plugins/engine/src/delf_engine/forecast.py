@@ -103,7 +103,7 @@ class _CallCounter:
         counts: Counter[str] = Counter()
         for statement in body:
             if isinstance(statement, _SCOPES):
-                continue
+                continue  # the definition of a function calls nothing
             counts += self._count_in(statement)
             if _may_leave(statement):
                 break

@@ -314,7 +314,11 @@ def _is_named(item: Any) -> bool:
 
 
 def _schema_of(source: Any) -> Mapping[str, Any]:
-    """Return a foreign tool's arguments as JSON Schema, from such a schema or a pydantic model."""
+    """Return the JSON Schema of a foreign tool's arguments.
+
+    Args:
+        source: The JSON Schema itself, or a pydantic model; anything else gives an empty schema.
+    """
     make = getattr(source, "model_json_schema", None)
     schema = make() if callable(make) else source
     if isinstance(schema, Mapping):
@@ -348,9 +352,9 @@ def _make_checker(name: str, schema: Mapping[str, Any]) -> Checker:
 def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
     """Return a part of a tool's schema as valid JSON Schema, for checks of arguments.
 
-    Other frameworks accept types such as ``any`` and ``float``, and references to schemas that do
-    not exist. These are left out, as are ids. A list of ``items``, the form of older drafts,
-    becomes ``prefixItems``.
+    Types such as ``any`` and ``float``, and references to schemas that do not exist, are left out:
+    other frameworks accept these. Ids are left out, too. A list of ``items``, the form of older
+    drafts, becomes ``prefixItems``.
 
     Args:
         part: A part of the schema, as JSON data.

@@ -235,11 +235,12 @@ class Runtime:
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         """Run a task within the agent's limits."""
+        # The callers are the running task whose code starts this task, and the tasks above.
         caller_count = len([*Permit.of_callers()])
         if caller_count > MAX_LEVELS:
-            depth_of_caller = caller_count - 1
+            depth_of_caller = caller_count - 1  # a task without callers has the depth 0
             raise too_deep(depth_of_caller)
-        # Adds up the costs of the task. The task is removed from the ledger at a final end.
+        # The ledger adds up the costs of the task.
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
@@ -251,7 +252,8 @@ class Runtime:
                 outcome = await self._run_in_sandboxes(run_or_refusal, request)
         finally:
             self._resumable_ids.discard(request.task_id)
-        # A task at its timeout or budget can be resumed, and its cost must not be added again.
+        # A task at its timeout or budget may be resumed. The ledger keeps the task, so that its
+        # earlier costs are not added again then.
         if not isinstance(outcome.error, (TaskTimeoutError, BudgetExceededError)):
             ledger.end(request.task_id)
         return outcome

@@ -98,8 +98,8 @@ def run_on_loop(
         coroutine: The coroutine.
         loop: The loop.
         raises_when_blocked: Whether to raise if the loop is blocked, instead of waiting on.
-        is_borrowed: Whether the loop was created by the program, not by delf. The program may run
-            the loop only at times, and this thread runs the loop meanwhile.
+        is_borrowed: Whether the loop was created by the program, not by delf. While the program
+            does not run the loop, this thread runs it.
 
     Raises:
         AgentStateError: If no thread runs the loop, and this thread cannot run the loop either.

@@ -87,9 +87,9 @@ def validate_arguments(
 def _conversions(action: Action, keywords: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the arguments converted to the action's schema, in up to three ways.
 
-    The arguments may be meant as they are, as in ``f(a="1")``. A dict may hold the arguments, as in
-    ``f(x={"a": "1"})``. Or the arguments are the fields of a record, as in ``f(a="1")`` for an
-    action ``f(person)``.
+    - The arguments have the names of parameters: ``f(a="1")`` for an action ``f(a: int)``.
+    - The only argument is a dict of the arguments: ``f(x={"a": "1"})`` for the same action.
+    - The arguments are the fields of the only parameter: ``f(a="1")`` for an action ``f(record)``.
     """
     schema = action.schema() if action.schema is not None else {}
     names = [parameter.name for parameter in action.parameters]

@@ -403,19 +403,19 @@ def _script_name(connection: str, method: str) -> str:
 
 
 def _with_all_parameters_reviewed(action: Action) -> Action:
-    """Make people review all parameters of a write.
+    """Return an action with all its parameters reviewed by people, if it is a write.
 
-    An action that itself declares which parameters to review is returned unchanged.
+    A read, and an action that itself declares which parameters to review, is returned unchanged.
     """
     declares_review = action.sinks is not None or action.contents is not None
     if action.effect == "read" or declares_review:
         return action
-    # Parameters of content, such as the body of a mail, are not reviewed: declare none of them.
+    # Contents, such as the body of a mail, are not reviewed: declare that no parameter is content.
     return replace(action, contents=())
 
 
 def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Action:
-    """Apply the user's declarations to an action: the result's trust, and parameters of content."""
+    """Apply the user's declarations to an action: its results' trust, and which text is content."""
     action = _with_contents_of_user(connection, action)
     trust = getattr(connection, "trust", None)
     # The user may declare a trust for each table. The connection itself then applies these

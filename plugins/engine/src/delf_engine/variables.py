@@ -38,7 +38,7 @@ _PLAIN: Final = (
 
 
 def given_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the variables that come with a task, and convert them to plain data like tool results.
+    """Check the variables that come with a task, and convert their values to plain data.
 
     Args:
         variables: Values by name.

@@ -122,7 +122,7 @@ def unanswered(*, abandoned: bool) -> Answer:
 
 def decision_data(decision: Decision) -> dict[str, Any]:
     """Encode a decision as fields of an event or of a note in the journal's inbox."""
-    if isinstance(decision, Cancelled):
+    if isinstance(decision, Cancelled):  # recorded like a request that nobody answered
         reason = "the call was given up before anybody answered"
         return {"decision": "expired", "reason": reason}
     if isinstance(decision, Expired):

@@ -274,8 +274,8 @@ class _Suspect:
     def _origin_of(self, text: str, *, can_be_by_chance: bool) -> Origin:
         """Return the origin of a value, or of a part of a value.
 
-        A text from the script or of unknown origin may still be a stranger's. So the texts that
-        others wrote are searched for it as whole words, unless ``can_be_by_chance`` is true.
+        A text from the script or of unknown origin may still be a stranger's. So look for the text,
+        as whole words, in all that others wrote, unless ``can_be_by_chance`` is true.
         """
         origin = self.origins.find(text)
         if origin.kind in ("script", "unknown") and not can_be_by_chance:

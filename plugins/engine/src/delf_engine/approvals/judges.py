@@ -113,7 +113,13 @@ class Ruling:
         needs_journal: bool = False,
         remembered: RememberedDecision | None = None,
     ) -> Ruling:
-        """Return this ruling with another answer; the keyword arguments describe the answer."""
+        """Return this ruling with an answer.
+
+        Args:
+            answer: The answer.
+            needs_journal: As in :class:`Ruling`.
+            remembered: As in :class:`Ruling`.
+        """
         return replace(self, answer=answer, needs_journal=needs_journal, remembered=remembered)
 
     def left_to_people(self) -> Ruling:
@@ -347,7 +353,9 @@ class RuleJudge:
         if rule is None:
             return ruling
         is_denied = ruling.answer is not None and isinstance(ruling.answer.decision, Rejected)
-        return replace(ruling if is_denied else ruling.left_to_people(), rule=rule)
+        if not is_denied:
+            ruling = ruling.left_to_people()
+        return replace(ruling, rule=rule)
 
 
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:

@@ -96,7 +96,8 @@ class TaskApprovals:
         # make thousands of calls that need approval.
         self._course = Course()
         self._shaper_names: list[str] = []
-        self._shapers_read_count = 0
+        # The number of events whose shapers are in ``_shaper_names``.
+        self._processed_event_count = 0
         self._can_request_changes = can_request_changes
         self._mode = ModeJudge(approvals, task)
         self._plan = PlanJudge()
@@ -432,8 +433,8 @@ class TaskApprovals:
             asker: The name of the task's user, whose answers do not count.
         """
         from_parent_tasks = self._task.setup.get(OTHER_AUTHORS_KEY, ())
-        new_events = self._log.events[self._shapers_read_count :]
-        self._shapers_read_count += len(new_events)
+        new_events = self._log.events[self._processed_event_count :]
+        self._processed_event_count += len(new_events)
         self._shaper_names += shapers_of(new_events, asker)
         return tuple(dict.fromkeys((*from_parent_tasks, *self._shaper_names)))
 

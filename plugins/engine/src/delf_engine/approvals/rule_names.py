@@ -77,11 +77,10 @@ def _check_pattern(
     if not suggestion and connection not in connections:
         suggestion = did_you_mean(connection, connections)
     text = f"approval_rules: {pattern!r} matches none of this agent's actions{suggestion}"
-    is_pattern = _before_wildcard(pattern) != pattern
+    has_wildcard = _before_wildcard(pattern) != pattern
     is_probably_misspelt = bool(suggestion) or connection in connections
-    # Other rules are allowed: they may be about tools that only a worker has.
-    if is_pattern or not is_probably_misspelt:
-        yield text
+    if has_wildcard or not is_probably_misspelt:
+        yield text  # only a warning: the rule may be about tools that only a worker has
         return
     known = ", ".join(name for name in names if name.split(".")[0] == connection)
     if known:

@@ -199,7 +199,7 @@ class RequestRemarks:
             show = partial(channel.channel.show_discussion, self._request, newest, earlier)
             try:
                 await convert_exits_to_errors(show)
-            except Exception as error:  # one failing plugin must not keep others from the event
+            except Exception as error:  # the other channels must get the remark all the same
                 self._log.redactor.log_failure(
                     _log, f"the channel {channel.name} reports no comment", error
                 )

@@ -102,7 +102,7 @@ class ChildTasks:
         self._batch: _Batch | None = None
         # True if the parent will be resumed. Then no end is recorded for a cancelled child.
         self._will_be_resumed = False
-        self.unfinished: TaskLeftError | None = None
+        self.left_error: TaskLeftError | None = None
         """The error of a child that was left unfinished, so that the parent cannot end either."""
 
     @property
@@ -288,7 +288,7 @@ class ChildTasks:
         except TaskLeftError as error:
             # This child was left unfinished, so the parent and all its children are resumed later.
             self._will_be_resumed = True
-            self.unfinished = error
+            self.left_error = error
             raise
         except AgentStateError:  # the agent was stopped; the child may be resumed
             raise

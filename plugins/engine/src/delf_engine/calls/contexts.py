@@ -63,8 +63,8 @@ class CallContexts:
         if is_cut_off:
             return
         await self.children.end(call)
-        if self.children.unfinished is not None:
-            raise self.children.unfinished
+        if self.children.left_error is not None:
+            raise self.children.left_error
 
     def _record_print(self, call_id: int, text: str) -> None:
         if text:
@@ -209,9 +209,9 @@ def _consent_call(
     name: str,
     convert_edited: Callable[[Mapping[str, Any]], dict[str, Any]],
 ) -> Call:
-    """Return a made-up call that stands for a request for consent in an approval request.
+    """Return a made-up call, by which a person is asked for consent as for the approval of a call.
 
-    The person approves, edits or rejects this call, but the call is never made. It counts as
+    The person approves, edits or rejects the made-up call, which is never made. It counts as
     irreversible, because consent may release data out of delf's control.
     """
     action = Action(

@@ -540,13 +540,14 @@ class Gate:
 
 def _can_retry(answer: Answer) -> bool:
     """Return whether the model may try another script after a call was not approved."""
-    # Nobody would answer the request of another script either. In a resumed task, an expired
-    # request has a recorded rejection, whose source is the timeout.
+    # In a resumed task, an expired request has a recorded rejection, whose source is the timeout.
     has_no_author = answer.source in ("nobody", "timeout")
     is_unanswered = has_no_author or isinstance(answer.decision, Expired)
+    if is_unanswered:
+        return False  # nobody would answer the request of another script either
     # Without a reason, the model cannot know what to change in another script.
     is_rejected_without_reason = answer.decision == Rejected()
-    return not is_unanswered and not is_rejected_without_reason
+    return not is_rejected_without_reason
 
 
 def _refusal_message(call: Call, reason: str) -> str:

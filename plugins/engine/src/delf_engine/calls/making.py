@@ -104,8 +104,8 @@ class CallMaker:
 
     async def _handle_failure(self, call: Call, started: float, error: BaseException) -> Raised:
         """Record a call whose tool failed, and return the error for the script."""
-        about = f"{call.bound.name} failed"
-        self._redactor.log_failure(_log, about, error, logging.DEBUG)
+        message = f"{call.bound.name} failed"
+        self._redactor.log_failure(_log, message, error, logging.DEBUG)
         if isinstance(error, (TaskLimitError, BudgetExceededError)):
             # This failure may end the script, which would cancel the script's other calls.
             try:

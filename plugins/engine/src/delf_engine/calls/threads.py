@@ -23,12 +23,12 @@ class ToolThreads:
 
     Args:
         max_threads: The maximum number of functions that run at the same time in each pool.
-        levels: The number of further pools, one for each level of such tasks.
+        inner_levels: The number of further pools, one for each level of such tasks.
     """
 
-    def __init__(self, max_threads: int, levels: int) -> None:
-        # The pool for tasks that functions of this pool wait for: see the class.
-        self._inner = ToolThreads(max_threads, levels - 1) if levels else None
+    def __init__(self, max_threads: int, inner_levels: int) -> None:
+        # Runs the functions of tasks for which functions of this pool wait, as the class describes.
+        self._inner = ToolThreads(max_threads, inner_levels - 1) if inner_levels else None
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
         self._futures: set[Future[Any]] = set()  # of the queued and running functions
         self._closed = False
@@ -51,8 +51,8 @@ class ToolThreads:
                 started.
         """
         context = copy_context()
-        # The number of functions that wait, directly or through tasks, for this one: each of them
-        # holds a thread of another pool.
+        # The number of functions that wait for this function, directly or through tasks. The
+        # function runs in the pool of this level.
         level = context.get(_level, 0)
         context.run(_level.set, level + 1)
         future = self.submit(partial(context.run, function), level)
@@ -81,7 +81,7 @@ class ToolThreads:
 
         Args:
             function: The function, called without arguments.
-            level: The number of functions that wait for this function.
+            level: The number of the pool: 0 for this pool, 1 for the first further pool.
 
         Raises:
             RuntimeError: If no thread will ever run the function.
@@ -121,12 +121,11 @@ def _run(function: Callable[[], Any], futures: list[Future[Any]]) -> None:
 
     Args:
         function: The function.
-        futures: A list with the future as its only item. This function takes the future out of the
-            list, which would otherwise keep the future in memory together with an error's frames.
+        futures: A list with the future as its only item, which is taken out of the list.
     """
-    # Take the future out of the list, and delete it below. The traceback of an error refers to this
-    # frame and, through the caller's frame, to the list. As in ToolThreads.run(), a reference to
-    # the future would complete a cycle.
+    # An error refers to this frame and to the caller's frame, and the future refers to the error.
+    # If a frame still referred to the future, this cycle would keep large arguments in memory. So
+    # the caller passes a list, which is emptied here, and ``future`` is deleted below.
     future = futures.pop()
     # The event loop may cancel the future at this moment: the future's own lock decides who is
     # first.

@@ -286,10 +286,10 @@ class ExpressionReader:
             self._bind(variable, sources, item, adds_conditions=adds_conditions)
 
     def _bindings_to_rows(self, target: ast.expr, rows: ast.expr) -> Iterator[_Binding]:
-        """Yield the binding of each variable: exact for ``enumerate`` and ``zip``.
+        """Yield what a loop over rows assigns to each variable.
 
-        For other rows, a tuple of variables gets one binding, so each variable has the sources of
-        the whole row.
+        With ``enumerate`` and ``zip``, each variable gets only the sources of its own part of the
+        row. With other rows, each variable of a tuple gets the sources of the whole row.
         """
         match target, rows:
             case ast.Tuple(elts=[number, item]), ast.Call(args=[values, *_]) if (

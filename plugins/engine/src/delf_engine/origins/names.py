@@ -151,8 +151,8 @@ class Names:
     def may_hide_calls(self, action: str) -> bool:
         """Return whether the scripts may call an action in a way that the analysis does not see.
 
-        A script may call the action by another name if the script reads the connection's name as a
-        value, or a builtin such as ``globals``.
+        The script may call the action by another name after it has read the connection as a value,
+        as in ``post = mail``, or a builtin such as ``globals``.
         """
         hiding_names = {*REFLECTION_NAMES, root_of(action)}
         return self._has_hidden_effects or not hiding_names.isdisjoint(self._unbound_reads)

@@ -220,12 +220,12 @@ class Outline:
     def _past_calls_with(
         self, key: tuple[str, ...], action: str, is_content: IsContent
     ) -> Sequence[PastCall]:
-        """Return the past calls of an action with a given key.
+        """Return the past calls of an action that count as the same call, and so have equal keys.
 
         The key of each call is stored in the call, so that the key is computed only once.
 
         Args:
-            key: A key from :meth:`_key_of`.
+            key: The key from :meth:`_key_of`.
             action: The action.
             is_content: Decides which values are content, and therefore not in the keys.
         """
@@ -364,8 +364,8 @@ class Outline:
             return self._fits(None, value, name, may_differ)
         if self._is_computed_from(planned_node, sources):
             return True
-        # No stranger chose what to send, so the parameter's name alone decides what is content. In
-        # a parameter ``text``, even a table of numbers may differ from the plan.
+        # Content may differ from the plan. Usually a table of numbers is no content, even in a
+        # parameter ``text``. Here, no stranger chose the value, so the parameter's name is enough.
         may_differ_by_name = partial(_is_content_by_name, may_differ)
         return self._fits(planned_node, value, name, may_differ_by_name)
 

@@ -37,7 +37,7 @@ def links_outside(texts: Iterable[str], root: Path) -> dict[str, str]:
         root: The folder, without links in its path.
 
     Returns:
-        The target outside of the folder for each such path, relative to the folder.
+        The targets outside of the folder, by path. The paths are relative to the folder.
     """
     targets: dict[str, str] = {}
     for text in texts:

@@ -137,9 +137,11 @@ class _Search:
     async def _isolation(self, spec: SandboxSpec, backend: SandboxBackend) -> tuple[Isolation, str]:
         """Return the isolation to rely on for a backend, and the reason why it is not stronger."""
         probed = Probed(spec, backend)
-        measurement: Measured | None = None  # counts as "process", the weakest isolation
-        is_process_enough = self.config.min_isolation == "process"
-        if probed.claimed != "process" and not is_process_enough:
+        measurement: Measured | None = None
+        # Without a measurement, the isolation counts as "process", the weakest one.
+        has_stronger_claim = probed.claimed != "process"
+        needs_stronger = self.config.min_isolation != "process"
+        if has_stronger_claim and needs_stronger:
             try:
                 measurement = await probed.measure()
             except Exception as error:  # a plugin may raise anything
