@@ -128,7 +128,7 @@ def _run_tasks(ctx: click.Context, options: list[str], echo: Callable[..., None]
         echo(f"\n{number}. {title}", bold=True)
         echo(f"{_wrap_text(task)}\n")
         status = max(status, _run_delf(ctx, ["run", task, *options]))
-        if status > 2:  # interrupted
+        if status > 2:  # interrupted, with the status 130: run no further task
             break
     return status
 

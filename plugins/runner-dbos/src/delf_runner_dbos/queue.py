@@ -83,8 +83,8 @@ def check_queue_name(queue: str) -> None:
     """Check the name that a person gives to a queue.
 
     Raises:
-        ConfigurationError: If the name is empty, or contains a slash, which :func:`user_queue_name`
-            puts into names of its own.
+        ConfigurationError: If the name is empty, or contains a slash: only a name that
+            :func:`user_queue_name` makes contains a slash.
     """
     if "/" in queue or not queue.strip():
         raise ConfigurationError(f"{queue!r} cannot be the name of a queue")

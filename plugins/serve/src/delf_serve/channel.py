@@ -484,7 +484,7 @@ def _people_of_discussion(
     """
     participants = {task_user, *(getattr(earlier, "user", None) for earlier in discussion)}
     assignments = [earlier for earlier in discussion if isinstance(earlier, ApprovalAssigned)]
-    # The plain name of a person, unlike ``user``.
+    # An assignment has a plain name, such as ``ann``; ``user`` also has the person's unique id.
     assignee = assignments[-1].to if assignments else None
     return [person for person in people if person.user in participants or person.name == assignee]
 

@@ -48,7 +48,10 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(name: str) -> bool:
-    """Return True if a host is an IP address and not a name. DNS rebinding needs a name."""
+    """Return True if a host is an IP address and not a name.
+
+    A request to an address cannot be an attack by DNS rebinding, which needs a name.
+    """
     try:
         ipaddress.ip_address(name)
     except ValueError:

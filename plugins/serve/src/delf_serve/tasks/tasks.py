@@ -113,7 +113,7 @@ class Tasks:
         Args:
             seconds: The maximum time to wait.
         """
-        # A task that the background loops resumed now would be interrupted again.
+        # End the loops first: a task that a loop resumed now would be interrupted again.
         for background_task in self._background_tasks:
             background_task.cancel()
         pending_requests: Waiting = {}
