@@ -132,8 +132,8 @@ class AgentMemory:
 
         Args:
             query: The task.
-            seconds: The time in which the task needs the facts. A search gets at most ten seconds
-                of it; the rest is for loading the store's embedding model.
+            seconds: The time in which the task needs the facts. The search gets at most ten of
+                these seconds; the other seconds are for loading the store's embedding model.
 
         Raises:
             MemoryRetrievalError: If the search fails or times out.

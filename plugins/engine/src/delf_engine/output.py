@@ -274,7 +274,7 @@ class OutputFiles:
 
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
         """Redact and write a file; a failure is collected for :meth:`failures`."""
-        # Write one file at a time, so that of two texts for one name the later text wins.
+        # Write one file at a time: if a script writes a name twice, the later text must stay.
         async with self._write_lock:
             try:
                 if self._log.redactor.knows_any:

@@ -65,7 +65,7 @@ class _CustomTools:
         return Catalog(_catalog_entry(each.name, each.action) for each in self._actions)
 
     def fit(self, max_size: int) -> bool:
-        """Return whether the complete descriptions of all actions have ``max_size`` characters."""
+        """Return whether ``max_size`` characters are enough to describe all actions completely."""
         if max_size not in self._fits_by_max_size:
             descriptions = [each.describe() for each in self._actions]
             self._fits_by_max_size[max_size] = whole_size(descriptions, max_size) <= max_size

@@ -1,8 +1,8 @@
 """The judges of calls and scripts, each for one reason; ``docs/approvals.md`` tells their order.
 
-A judge returns a new ruling, or that of the judges before it. The first judges find reasons to
-approve. The next ones find reasons for which a person must still review the call. The last judge,
-:mod:`delf_engine.approvals.people`, asks a person.
+A judge gets the ruling of the earlier judges, and returns this ruling or a new one. The first
+judges find reasons to approve. The next judges find reasons for which a person must still review
+the call. The last judge, :mod:`delf_engine.approvals.people`, asks a person.
 """
 
 from __future__ import annotations

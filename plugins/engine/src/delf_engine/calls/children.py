@@ -129,7 +129,9 @@ class ChildTasks:
             None if reserved; the reason if the limit on child tasks is exceeded.
         """
         batch = self._batch
-        if batch is not None:  # the first call of the batch decides for all, below
+        if (
+            batch is not None
+        ):  # the first call has opened the batch, and decides below for all calls
             batch.call_numbers.add(call.number)
             await batch.is_decided.wait()
             return batch.problem

@@ -166,7 +166,7 @@ def _needs_second_check(answer: Answer, verdict: Allowed | NeedsApproval) -> boo
     """Return whether a call must be checked again after an answer, before it is made."""
     if isinstance(answer.decision, Edited):
         return True
-    # The person may have taken hours, so that the effect is no longer that of the preview.
+    # The person may have taken hours, and the call may now have another effect than the preview.
     has_preview = verdict.digest is not None
     return isinstance(answer.decision, Approved) and answer.was_shown and has_preview
 

@@ -58,7 +58,7 @@ def guarded(journal: J, name: str) -> J:
     if hasattr(kind, "conversations"):
         members["conversations"] = guarded_conversations
     with contextlib.suppress(TypeError):  # the class of an extension type cannot be replaced
-        # Bypass the journal's own ``__setattr__``, because that of a frozen dataclass raises.
+        # Bypass the journal's own ``__setattr__``: the method of a frozen dataclass raises.
         object.__setattr__(journal, "__class__", type(kind.__name__, (kind,), members))
     return journal
 

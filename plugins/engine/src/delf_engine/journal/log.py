@@ -99,10 +99,7 @@ class TaskLog:
         self._print_stream = RedactedStream(self.redactor)
         # The buffered clock reads of the script, in nanoseconds.
         self._clock_reads: list[int] = []
-        # The buffered turns of the script's event loop, as a flat list of pairs. The first number
-        # of a pair is that of an iteration of the loop. The second number tells what happened in
-        # the iteration: a positive number is that of a call whose answer arrived, a negative number
-        # is that of a timer that fired.
+        # The buffered turns of the script's event loop, as buffer_loop_turns() gets them.
         self._loop_turns: list[int] = []
         # Queued events have no numbers yet. An event gets its number when it is written, so that a
         # cancelled event leaves no gap.

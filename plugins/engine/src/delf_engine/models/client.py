@@ -675,7 +675,7 @@ def _cut_reply(
 
 
 def _send_recorded(reply: ModelReply, on_delta: OnDelta) -> None:
-    """Pass a recorded answer to a listener in one piece."""
+    """Pass a recorded answer to a listener: the whole text as one piece, and each call as one."""
     if reply.text:
         on_delta(ModelDelta(reply.text))
     for number, call in enumerate(reply.calls):

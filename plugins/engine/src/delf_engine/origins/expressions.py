@@ -280,7 +280,8 @@ class ExpressionReader:
         Args:
             target: The variable, or the tuple of variables.
             rows: The expression of the rows.
-            adds_conditions: As for :meth:`_bind`.
+            adds_conditions: Whether the variables also get the sources of the conditions around the
+                loop; False in comprehensions.
         """
         for variable, sources, item in self._bindings_to_rows(target, rows):
             self._bind(variable, sources, item, adds_conditions=adds_conditions)

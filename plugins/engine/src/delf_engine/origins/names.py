@@ -104,7 +104,7 @@ class Names:
                 self.record_passed_function(each)
 
     def _declare_import(self, node: ast.Import | ast.ImportFrom, *, is_top_level: bool) -> None:
-        """Record the imported names as those of harmless modules, or as unknown variables."""
+        """Record the imported names as harmless modules, or else as unknown variables."""
         names = [name for alias in node.names if (name := name_bound_by(alias))]
         modules = imported_modules(node)
         if not REFLECTION_MODULES.isdisjoint(modules):
@@ -144,7 +144,7 @@ class Names:
             return self._variables.sources_of_object(name)
         if name in HARMLESS_BUILTINS:
             return frozenset()
-        # The name may be that of a connection, or of a builtin such as ``globals``.
+        # The name may mean a connection, or a builtin such as ``globals``.
         self._unbound_reads.add(name)
         return {UNKNOWN}
 

@@ -67,7 +67,10 @@ IsContent = Callable[[str, str], bool]
 Content is text for people to read, such as the body of a mail. The user's words need not state it.
 """
 _MayDiffer = Callable[[str, str], bool]
-"""Takes the same; returns whether the value may differ from the planned one, as content may."""
+"""Takes a value's path and its text; returns whether the plan may have another value there.
+
+Content, for example, may differ from the plan.
+"""
 SourcesByParameter = Mapping[str, Sources | None]
 """A mapping from a parameter's name to the sources of the untrusted data in its argument.
 

@@ -161,8 +161,8 @@ def field_of(node: ast.expr) -> FieldOfCall | None:
         case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[values]):
             return field_of(values)
         case ast.Call(args=args):
-            # If a positional argument contains a call, as in ``max(find())``, the outer call is
-            # that of a Python function, not of an action.
+            # If a positional argument contains a call, as in ``max(find())``, the outer call calls
+            # a Python function, and no action.
             is_python_function = any(_contains_call(each) for each in args)
             return None if is_python_function else FieldOfCall(node, [])
         case (

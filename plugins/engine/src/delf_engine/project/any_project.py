@@ -138,8 +138,8 @@ def connector_of(
 def journal_name(project: AnyProject, host: PluginHost) -> str:
     """Return the name of a project's journal.
 
-    The name is that of the configured journal, else of an installed durable journal, else of the
-    journal in memory.
+    The journal is the configured journal, else an installed durable journal, else the journal in
+    memory.
 
     Args:
         project: The project.

@@ -110,7 +110,7 @@ def _create_by_name(
 ) -> Connection:
     """Create the connection that is configured under a name.
 
-    If no connection is configured under the name, the name is that of a connection type, and the
+    If no connection is configured under the name, the name means a type of connections, and the
     connection has default settings.
     """
     entry = entries.get(name)
@@ -161,7 +161,7 @@ def _find_spec(
     try:
         return host.spec(ConnectionSpec, name)
     except PluginError as error:
-        # A name like that of a configured connection is probably misspelt, not a missing plugin.
+        # A name that resembles a configured connection's name is probably misspelt.
         suggestion = did_you_mean(name, entries)
         if not suggestion:
             raise

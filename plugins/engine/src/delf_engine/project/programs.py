@@ -223,7 +223,7 @@ def _is_cached(path: Path, status: os.stat_result, root: Path) -> bool:
     if path.suffix == ".pyc" and path.parent.name == _BYTECODE_FOLDER:
         flags = _content(path, 8)[4:]
         # With these flags, Python runs the module only if the module has the time of its source
-        # file. The author of a repository cannot know this time: it is that of the checkout.
+        # file. The author of a repository cannot know this time, the time of the user's checkout.
         return flags == _COMPARES_TIME
     return path.suffix.lower() not in _LOADED_SUFFIXES
 
