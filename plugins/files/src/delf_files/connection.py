@@ -229,7 +229,7 @@ class Files(Connection):
                     file,
                     context=None,
                     limits=Limits(seconds=DESCRIBE_SECONDS),
-                    doing="looking into",
+                    activity="looking into",
                 )
             return f"{name}: {self._descriptions[key]}"
         except (DelfError, OSError) as error:
@@ -242,7 +242,7 @@ class Files(Connection):
         file: InputFile,
         context: CallContext | None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
-        doing: str = "reading",
+        activity: str = "reading",
     ) -> Any:
         """Call a function in a child process that can read only one input file.
 
@@ -252,12 +252,12 @@ class Files(Connection):
             file: The input file.
             context: The context of the action's call; None outside of a call.
             limits: The limits of the child process.
-            doing: The verb for error messages, such as ``reading``.
+            activity: The words before the file's name in error messages, such as ``reading``.
         """
         return await self._formats.shared(Readers).call(
             function,
             arguments,
-            about=f"{doing} {file.name}",
+            about=f"{activity} {file.name}",
             key=_task_key(context),
             readable=readable_paths(file),
             limits=limits,

@@ -67,7 +67,7 @@ def write_table(
 
     def copy(*, strict: bool) -> tuple[TableRows, int]:
         with _open(path, encoding) as source, _create(copy_path) as out:
-            source.read(dialect.start)
+            source.read(dialect.start)  # skips the line that declares the separator, if any
             rows = TableRows(source, dialect, names_row, strict=strict)
             return rows, _write_rows(rows, out)
 
@@ -152,9 +152,11 @@ class _KeyRenamer:
         return {self._unique_name(key): self._renamed_item(key, record[key]) for key in record}
 
     def _renamed_item(self, key: str, item: Any) -> Any:
+        """Return the value of a record's key, with the keys of the objects in the value renamed."""
         if not self._renames_inner_keys or not isinstance(item, (dict, list)):
             return item
         if key not in self._inner:
+            # One renamer for the key in all records, so that inner keys get the same names, too.
             self._inner[key] = _KeyRenamer(renames_inner_keys=True)
         return self._inner[key].renamed(item)
 

@@ -518,7 +518,8 @@ def _json_type(kind: Any) -> str:
         fields = (f"{quoted_name(name)} {_json_type(child)}" for name, child in kind.children)
         return f"STRUCT({', '.join(fields)})"
     if kind.id == "list":
-        return f"{_json_type(kind.children[0][1])}[]"
+        ((_, item_type),) = kind.children
+        return f"{_json_type(item_type)}[]"
     if kind.id == "map":
         return f"MAP({', '.join(_json_type(child) for _, child in kind.children)})"
     return "VARCHAR" if kind.id.startswith(_TEXT_TYPES) else str(kind)
@@ -674,10 +675,13 @@ def has_quoted_name(statement: str, names: Sequence[str], *, may_name_table: boo
     """
     for quoted in [*map(text_literal, names), *map(quoted_name, names)]:
         quote = quoted[0]
-        without_end = re.escape(quoted[:-1])
-        end = f"{quote}(?!{quote})" + ("|/" if may_name_table else "")
-        # Two quotes stand for one quote within a name, as in 'it''s.csv', and do not end the name.
-        if re.search(f"(?<!{quote}){without_end}(?:{end})", statement):
+        # Two quotes stand for one quote within a name, as in 'it''s.csv'. So only a single quote
+        # begins or ends a name.
+        beginning = f"(?<!{quote})" + re.escape(quoted[:-1])
+        end = f"{quote}(?!{quote})"
+        if may_name_table:
+            end += "|/"
+        if re.search(f"{beginning}(?:{end})", statement):
             return True
     return False
 

@@ -186,7 +186,7 @@ def _render(table: _Description, max_characters: int) -> str:
     """Return a table's description; name columns only if their descriptions do not fit."""
     lines = [table.heading]
     remaining = list(table.columns)
-    used = len(table.heading) + len(table.footer)  # in characters
+    used = len(table.heading) + len(table.footer)  # the number of characters so far
     while remaining:
         line = f"  {short(remaining[0].name)}: {remaining[0].line}"
         # Reserve room for the names of the columns that may not fit, at most a third of the text.
@@ -195,7 +195,7 @@ def _render(table: _Description, max_characters: int) -> str:
         if used + len(line) + reserved > max_characters:
             break
         lines.append(line)
-        used += len(line) + 1
+        used += len(line) + 1  # with the line break
         remaining.pop(0)
     if remaining:
         # Some names are always shown, even if the description becomes a little too long.
@@ -211,6 +211,7 @@ def _render(table: _Description, max_characters: int) -> str:
 
 
 def _remaining_names(columns: Sequence[Column], max_characters: int) -> str:
+    """Return a line with the names of columns that are not described, as far as they fit."""
     names: list[str] = []
     for column in columns:
         if sum(map(len, names)) + 2 * len(names) > max_characters:
@@ -316,13 +317,14 @@ class _SheetRows(NamedTuple):
         Args:
             row_count: The approximate number of all rows; None if unknown.
         """
-        rows_before_data = len(self.above) + (self.header_number is not None)
+        header_row_count = 0 if self.header_number is None else 1
+        rows_before_data = len(self.above) + header_row_count
         # The approximate row_count may be too low.
         return max((row_count or 0) - rows_before_data, len(self.data))
 
     @property
     def note_about_header(self) -> str:
-        """A remark for the head line if scripts must read the table with ``header=``, else ""."""
+        """The advice to read the table with ``header=``, to append to a description; else ""."""
         if self.header_number is None:
             return "; no row names the columns: read it with header=0"
         if not self.above:
@@ -342,11 +344,11 @@ def _describe_sheet(
     """Describe a table in which a row may name the columns.
 
     Args:
-        title: The beginning of the head line.
+        title: The beginning of the description's first line.
         rows: All rows or a sample, with their numbers.
         row_count: The approximate number of rows; None if unknown.
         describe_column: Describes a column, given its name and values.
-        facts: Further facts for the head line.
+        facts: Further facts for the first line.
     """
     if not rows:
         return _Description(f"{title}empty")
@@ -648,7 +650,9 @@ def _first_lines_unpacked(path: str) -> str:
 
 
 def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
-    """Return a heading, the first lines of a text, and the last line, which may be a total.
+    """Return a heading, and the first lines of a text.
+
+    If the text is complete, its last line is returned, too, because this line may be a total.
 
     The list is empty for binary content.
 

@@ -163,6 +163,7 @@ def _select(
 
 @contextmanager
 def _opened(path: str) -> Generator[sqlite3.Connection]:
+    """Yield a read-only database that can attach no other file; convert SQLite's errors."""
     try:
         with closing(_open_read_only(path)) as database:
             database.text_factory = _decode

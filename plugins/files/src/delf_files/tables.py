@@ -113,8 +113,8 @@ class TableRows:
         """The most cells of a row, including the column names."""
         self.min_cells = sys.maxsize
         """The fewest cells of a row after the column names; ``sys.maxsize`` without such a row."""
-        self._wider_rows = 0
-        self._first_wider_row = 0
+        self._wider_row_count = 0
+        self._number_of_first_wider_row = 0
 
     def __iter__(self) -> Iterator[list[str]]:
         """Yield the non-empty rows after the column names.
@@ -129,8 +129,8 @@ class TableRows:
         for number, row in self._rows:
             cell_count = len(row)
             if self.names and cell_count > len(self.names):
-                self._wider_rows += 1
-                self._first_wider_row = self._first_wider_row or number
+                self._wider_row_count += 1
+                self._number_of_first_wider_row = self._number_of_first_wider_row or number
             self.max_cells = max(self.max_cells, cell_count)
             self.min_cells = min(self.min_cells, cell_count)
             yield row
@@ -166,11 +166,11 @@ class TableRows:
                 f"rows have from {self.min_cells} to {self.max_cells} cells, so cells may be in "
                 "the wrong columns"
             )
-        if self._wider_rows:
+        if self._wider_row_count:
             note(
                 f"rows with more cells than the {len(self.names)} columns that are named: "
-                f"{self._wider_rows:,} (the first is row {self._first_wider_row}), with "
-                f"{self.max_cells} cells at most; their cells may be in the wrong columns"
+                f"{self._wider_row_count:,} (the first is row {self._number_of_first_wider_row}), "
+                f"with {self.max_cells} cells at most; their cells may be in the wrong columns"
             )
 
 

@@ -1,4 +1,4 @@
-"""Questions of a server during a call: to a person, to the agent's model, and for roots."""
+"""Questions of a server during a call: to a person, to the agent's model, and for folders."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class ServerQuestions:
     def answered_by(self, context: CallContext) -> Generator[None]:
         """Answer the server's questions through a call's context while the block makes the call."""
         call = PendingCall(context)
-        self._calls.append(call)
+        self._calls.append(call)  # for questions that do not show to which call they belong
         token = _current_call.set(call)
         try:
             yield
@@ -189,7 +189,11 @@ class ServerQuestions:
         form = _Form(params.requested_schema)
         question = form_question(self._name, params.message, params.requested_schema)
         approved_arguments = await self._ask_consent(
-            call, question, form.defaults(), name="elicitation", fit=form.check
+            call,
+            question,
+            form.defaults(),
+            name="elicitation",
+            fit=form.check,  # checks the values if the person edits them
         )
         if approved_arguments is None:
             return types.ElicitResult(action="decline")
@@ -213,7 +217,10 @@ class ServerQuestions:
             messages = [as_message(message) for message in params.messages]
             question = model_question(self._name, call.context.llm.model, params)
             if self._sampling == "ask":
-                approved_arguments = await self._ask_consent(call, question, {}, name="sampling")
+                no_arguments: dict[str, Any] = {}  # the question has all that the person approves
+                approved_arguments = await self._ask_consent(
+                    call, question, no_arguments, name="sampling"
+                )
                 if approved_arguments is None:
                     return _error("the user does not want the model to be asked")
             if params.system_prompt:

@@ -263,8 +263,8 @@ async def _on_http(served: Served, address: str) -> None:
 def _closing_after(lifespan: Callable[[Any], Any], served: Served) -> Callable[[Any], Any]:
     """Wrap the lifespan of an ASGI application, to stop all work at the end of the lifespan.
 
-    After the lifespan, uvicorn repeats the signal that stopped the server. A SIGTERM would then end
-    the process without any clean-up.
+    Work is stopped there, because uvicorn repeats the signal that stopped the server after the
+    lifespan, and a repeated SIGTERM ends the process without any clean-up.
     """
 
     @asynccontextmanager
@@ -285,6 +285,7 @@ class _RequireKey:
         self._expected_authorization = b"bearer " + os.fsencode(key)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer 401 to a request without the key; pass any other request to the application."""
         if scope["type"] == "http" and not self._has_key(scope):
             headers = [(b"www-authenticate", b"Bearer")]
             await send({"type": "http.response.start", "status": 401, "headers": headers})

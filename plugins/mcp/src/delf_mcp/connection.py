@@ -363,6 +363,7 @@ class MCP(Connection[MCPSettings]):
             # A tool that only reads, such as ``search``, still sends its arguments to the server.
             only_reads = effect == _READ
             actions[name] = replace(action, effect=effect, egress=only_reads)
+        # The version of an action is the digest of its tool.
         self._read_tools = frozenset(
             action.version for action in actions.values() if action.effect == _READ
         )
@@ -443,7 +444,7 @@ class MCP(Connection[MCPSettings]):
         tools: Sequence[types.Tool],
         actions: Mapping[str, Action],
     ) -> None:
-        """Set the notices, and log those that the last listing did not have.
+        """Set the notices about the listed tools, and log the notices that are new.
 
         Args:
             omitted: The omitted tools.
@@ -485,6 +486,7 @@ class MCP(Connection[MCPSettings]):
         return [notice]
 
     def _log_omitted(self, server: _Server, *kinds: str) -> None:
+        """Log the items that were left out of the last lists, such as ``resources``."""
         omitted = [item for kind in kinds for item in server.omitted.pop(kind, ())]
         for item in omitted[:_MAX_NOTICES]:
             _log.warning(
@@ -683,6 +685,7 @@ class MCP(Connection[MCPSettings]):
         return error_type(message)
 
     def _server(self) -> _Server:
+        """Return the server of the running event loop; each loop has a server of its own."""
         loop = asyncio.get_running_loop()
         server = self._servers.get(loop)
         if server is None:

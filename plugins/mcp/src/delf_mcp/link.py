@@ -44,11 +44,12 @@ class ServerRun:
         self.exit_cause = ""
         """The cause of the server's end, as far as it is known."""
         self._output_tail = b""
+        # The task that opens the client, keeps the client open, and closes it after _close is set.
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
         self._close = asyncio.Event()
-        self._request_count = 0
-        self._is_retired = False
+        self._request_count = 0  # of requests in progress
+        self._is_retired = False  # new requests use another run
         self._ignores_cancellation = False
 
     def set_exit_cause(self, cause: str) -> None:
@@ -196,6 +197,8 @@ class Link:
         self._ended_run: ServerRun | None = None
         # Runs whose sessions the server has ended, and that may still have requests in progress.
         self._retired_runs: list[ServerRun] = []
+        # The number of failures in a row, and the monotonic times of the last start, and before
+        # which the server is not started again.
         self._failures = 0
         self._start_time = 0.0
         self._earliest_start_time = 0.0
@@ -363,7 +366,7 @@ async def watched(
 
     Args:
         transport: The transport.
-        run: Gets the report when the server has ended.
+        run: The run of the server, which is told when the messages end.
         remove_invalid_items: Called with each message; removes invalid items from a list in place.
     """
     async with transport as (read, write):

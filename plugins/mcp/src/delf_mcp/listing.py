@@ -112,10 +112,18 @@ class InvalidItemFilter:
     def _fault_of_item(
         self, kind: str, method: str, result: Mapping[str, Any], item: Any
     ) -> str | None:
-        """Return the fault of an item of a list; None if the item is valid."""
+        """Return the fault of an item of a list; None if the item is valid.
+
+        Args:
+            kind: The key of the list in the result, such as ``tools``.
+            method: The method of the protocol that returns the list, such as ``tools/list``.
+            result: The result with the whole list.
+            item: The item.
+        """
         if is_too_deep(item):
             return "it is nested too deeply"
-        why = self._fault(method, {**result, kind: [item]})
+        result_with_only_item = {**result, kind: [item]}
+        why = self._fault(method, result_with_only_item)
         if why is None and kind == "tools" and self.version in MODERN_PROTOCOL_VERSIONS:
             return find_invalid_x_mcp_header(item["inputSchema"])
         return why

@@ -140,6 +140,7 @@ class RedirectListener:
         self._name = name
         self._port = port
         self._open_url = open_url
+        # The secret of the current login, which only the login server sends with its result.
         self._state: str | None = None
         self._result: asyncio.Future[AuthorizationCodeResult] | None = None
         self._server: asyncio.Server | None = None
@@ -254,7 +255,8 @@ class _BrowserLogin(OAuthClientProvider):
         """Return the login server to use, of those that the MCP server names.
 
         Raises:
-            ConnectionConfigurationError: If the permitted login server is not among them.
+            ConnectionConfigurationError: If none is the login server that the setting ``issuer``
+                permits.
         """
         if self._issuer is None:
             return advertised[0]
@@ -267,7 +269,8 @@ class _BrowserLogin(OAuthClientProvider):
         """Let the user log in.
 
         Raises:
-            ConnectionConfigurationError: If the login server is not the permitted one.
+            ConnectionConfigurationError: If the setting ``issuer`` permits only another login
+                server.
         """
         metadata = self.context.oauth_metadata
         if metadata is None:  # the MCP server is its own login server
@@ -406,11 +409,12 @@ class CredentialGuard:
     """
 
     def __init__(self, name: str, settings: MCPSettings, tokens: TokenFile) -> None:
-        own_addresses = [url for url in (settings.url, settings.issuer) if url is not None]
+        # The addresses that the user has set, unlike those that the MCP server chooses.
+        accepted_addresses = [url for url in (settings.url, settings.issuer) if url is not None]
         self._name = name
         self._tokens = tokens
-        self._own_hosts = {urlsplit(url).hostname or "" for url in own_addresses}
-        self._own_origins = {_origin(url) for url in own_addresses}
+        self._accepted_hosts = {urlsplit(url).hostname or "" for url in accepted_addresses}
+        self._accepted_origins = {_origin(url) for url in accepted_addresses}
         self._has_key = settings.client_secret is not None or settings.private_key is not None
 
     async def check(self, request: httpx2.Request) -> None:
@@ -432,10 +436,10 @@ class CredentialGuard:
 
     async def _check_network(self, host: str, origin: str) -> None:
         """Raise if a server in the public internet sends the login into a private network."""
-        if host in self._own_hosts or not await asyncio.to_thread(is_private, host):
+        if host in self._accepted_hosts or not await asyncio.to_thread(is_private, host):
             return
-        for own_host in self._own_hosts:
-            if await asyncio.to_thread(is_private, own_host):
+        for accepted_host in self._accepted_hosts:
+            if await asyncio.to_thread(is_private, accepted_host):
                 return  # the login is in the user's own network
         raise ConnectionConfigurationError(
             f"{self._name}: the MCP server wants the login to go to {origin}, a private address",
@@ -443,6 +447,7 @@ class CredentialGuard:
         )
 
     def _check_refresh_token(self, fields: Mapping[str, Any], origin: str) -> None:
+        """Raise an error if a refresh token would go to another server than its issuer."""
         tokens = self._tokens
         if "refresh_token" in fields and origin != tokens.issuer:
             raise ConnectionConfigurationError(
@@ -452,7 +457,8 @@ class CredentialGuard:
             )
 
     def _check_key(self, origin: str) -> None:
-        if origin not in self._own_origins:
+        """Raise an error unless the client's key may be sent to a login server."""
+        if origin not in self._accepted_origins:
             raise ConnectionConfigurationError(
                 f"{self._name}: the MCP server wants your client's key to go to {origin}, which "
                 "you have not accepted",

@@ -187,7 +187,7 @@ def _error_response(line: bytes) -> SessionMessage | None:
 async def _write_messages(
     process: asyncio.subprocess.Process, from_session: Any, to_session: Any
 ) -> None:
-    """Write the session's messages to the program until either ends."""
+    """Write the session's messages to the program, until the session or the program ends."""
     stdin = process.stdin
     assert stdin is not None  # noqa: S101 - it is a pipe
     try:
@@ -222,6 +222,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 def _send_signal(process: asyncio.subprocess.Process, number: int) -> None:
+    """Send a signal to the program and its child processes; on Windows, to the program only."""
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, number)

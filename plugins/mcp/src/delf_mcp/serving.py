@@ -64,6 +64,7 @@ class Work:
         self.questions: asyncio.Queue[_Question] = asyncio.Queue()
         self.open_question: _Question | None = None
         """The newest question that the client got, which may be decided by now; None at first."""
+        # The progress messages for the client; None after the last message.
         self._progress: asyncio.Queue[str | None] = asyncio.Queue()
         self._reported_step_count = 0
         # The task copies the current context, so that the coroutine finds this object there.

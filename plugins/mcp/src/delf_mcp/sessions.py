@@ -34,9 +34,10 @@ def may_reject_session(response: httpx2.Response) -> bool:
 def mark_rejected_session(response: httpx2.Response, body: bytes) -> bytes:
     """Return the body of a response; if the response rejects the session, return an error instead.
 
-    The error has a mark, which :func:`rejection_in` finds. The protocol demands the status 404 for
-    an unknown session, and does not define a body. Many servers use the status 400, with an error
-    that names no request.
+    The returned error names the request, and has a mark that :func:`rejection_in` finds. The
+    server's own body may have neither: for an unknown session, the protocol demands the status 404
+    without defining a body, and many servers use the status 400, with an error that names no
+    request.
 
     Args:
         response: A response for which :func:`may_reject_session` is True.

@@ -1,4 +1,4 @@
-"""Facts and their vectors in SQLite or PostgreSQL: one transaction for each batch.
+"""Facts and their vectors in SQLite or PostgreSQL; facts saved together are one transaction.
 
 The index of words is in the database (FTS5, ``tsvector``), kept by the database itself, so
 facts and their index cannot disagree.
@@ -182,13 +182,13 @@ class FactDatabase:
         self._additions_key = f"writes:{namespace}"  # counts additions of facts
         self._invalidations_key = f"alterations:{namespace}"  # counts removals and new vectors
         self._engine: sa.Engine | None = None
-        self._opening = threading.Lock()
+        self._opening_lock = threading.Lock()
         reset_in_forks(self)
 
     def reset_after_fork(self) -> None:
         """Forget the parent's connections, so that a forked process opens new ones."""
         self._engine = None
-        self._opening = threading.Lock()
+        self._opening_lock = threading.Lock()
 
     def save(self, facts: Sequence[NewFact], model: str) -> None:
         """Store facts with their vectors in one transaction.
@@ -354,10 +354,10 @@ class FactDatabase:
         )
 
     def vectors(self, model: str, after: int = 0) -> Iterator[Sequence[tuple[int, bytes]]]:
-        """Yield batches of pairs of a fact's number and its vector by an embedding model.
+        """Yield the numbers of facts with their vectors, in batches.
 
         Args:
-            model: The name of the embedding model.
+            model: The name of the embedding model that made the vectors.
             after: The number after which facts are returned.
         """
         # A join would read the vectors in random order.
@@ -399,6 +399,7 @@ class FactDatabase:
 
     @contextmanager
     def _begin(self) -> Generator[sa.Connection]:
+        """Yield a connection with a transaction for writing; convert the errors of the database."""
         try:
             with self._connected_engine().begin() as connection:
                 yield connection
@@ -407,6 +408,7 @@ class FactDatabase:
 
     @contextmanager
     def _read(self) -> Generator[sa.Connection]:
+        """Yield a connection for reading; convert the errors of the database."""
         try:
             with self._connected_engine().connect() as connection:
                 yield connection
@@ -414,7 +416,7 @@ class FactDatabase:
             raise MemoryRetrievalError(_message_of(error, self._url, "read"), hint=_HINT) from error
 
     def _connected_engine(self) -> sa.Engine:
-        with self._opening:
+        with self._opening_lock:
             if self._engine is None:
                 self._engine = self._make_engine()
             return self._engine
@@ -485,6 +487,7 @@ def _prepare_file(url: sa.URL) -> None:
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
+    """Set the options of a new connection to SQLite; called by SQLAlchemy."""
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA busy_timeout = {BUSY_MS}")

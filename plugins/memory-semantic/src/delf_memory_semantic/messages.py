@@ -97,8 +97,8 @@ class MessageIndex:
         self._file = file
         self._namespace = namespace
         self._lock = threading.Lock()
-        self._vectors: dict[bytes, Any] = {}
-        self._model: str | None = None
+        self._vectors: dict[bytes, Any] = {}  # by the digest of a message's text
+        self._model: str | None = None  # the embedding model that made the vectors
 
     @cached_property
     def _database(self) -> sqlite3.Connection:
@@ -287,6 +287,7 @@ class MessageIndex:
 
 
 def _values_of(within: Range) -> tuple[float, float, bool, str | None]:
+    """Return the values for ``at BETWEEN ? AND ? AND (? OR user IS ?)`` in SQL."""
     return within.since, within.until, within.every_user, within.user
 
 

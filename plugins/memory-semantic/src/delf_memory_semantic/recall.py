@@ -167,11 +167,11 @@ class Recall(Connection[RecallSettings]):
         Removed conversations, and conversations beyond the limit, are dropped from the index.
         """
         indexed: dict[str, tuple[float, int]] = {}
-        remaining = self.settings.max_messages
+        remaining_messages = self.settings.max_messages
         for record in await store.find(_NO_LIMIT):
-            if remaining <= 0:
+            if remaining_messages <= 0:
                 break
-            remaining -= record.messages
+            remaining_messages -= record.messages
             state = record.updated_at, record.messages
             indexed[record.conversation] = state
             if self._indexed_states.get(record.conversation) != state:

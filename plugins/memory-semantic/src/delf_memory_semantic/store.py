@@ -178,6 +178,7 @@ class SemanticStore:
         return embedded_facts
 
     def _store(self, facts: Sequence[NewFact]) -> None:
+        """Write facts to the database, and note whether vectors are missing."""
         try:
             self._database.save(facts, self._model)
         finally:

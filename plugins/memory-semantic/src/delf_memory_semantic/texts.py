@@ -1,4 +1,4 @@
-"""Texts as facts: read from files, and split where a person would."""
+"""Texts as facts: read from files, and split into paragraphs and sentences."""
 
 from __future__ import annotations
 

@@ -233,15 +233,15 @@ def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence
         connection = connections.setdefault(
             name, _RecordedConnection(name, is_function=is_function)
         )
-        used = actions.get(full_name)
-        parameters = () if used is None else used.parameters
+        action_in_header = actions.get(full_name)
+        parameters = () if action_in_header is None else action_in_header.parameters
         action = Action(
             name=method or name,
             permission=method or name,
             effect="read",  # so that nobody has to approve the call
             summary="recorded",
             parameters=tuple(map(_parameter, parameters)),
-            returns="Any" if used is None else used.returns,
+            returns="Any" if action_in_header is None else action_in_header.returns,
             validate=dict,  # accepts all arguments
             call=_caller(recorded, full_name),
         )

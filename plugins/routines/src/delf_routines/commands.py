@@ -547,7 +547,7 @@ class _PendingChange(NamedTuple):
 
     Args:
         routine: The changed routine.
-        case: The test case made from the failure that a model repaired; None for an update of the
+        case: The recorded run of the script that a model repaired; None for an update of the
             recorded actions.
     """
 

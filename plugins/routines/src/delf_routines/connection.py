@@ -1,4 +1,4 @@
-"""``Routines``: the routines of a project as tools, each an action with its parameters."""
+"""``RoutineTools``: the routines of a project as tools, each an action with its parameters."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from delf_routines.routine import Parameter, ParameterType, Routine, Value
 from delf_routines.store import RoutineStore
 
 # The types of parameters in Python and in JSON Schema.
-_TYPES: Final[Mapping[ParameterType, tuple[str, str]]] = {
-    "text": ("str", "string"),
-    "date": ("str", "string"),
-    "integer": ("int", "integer"),
-    "number": ("float", "number"),
+_PYTHON_TYPES: Final[Mapping[ParameterType, str]] = {
+    "text": "str",
+    "date": "str",
+    "integer": "int",
+    "number": "float",
 }
-_DATE: Final = "A date, as 2026, 2026-10 or 2026-10-31."
+_JSON_TYPES: Final[Mapping[ParameterType, str]] = {
+    "text": "string",
+    "date": "string",
+    "integer": "integer",
+    "number": "number",
+}
+_DESCRIPTION_OF_DATE: Final = "A date, as 2026, 2026-10 or 2026-10-31."
 
 
 class RoutineTools(Connection):
@@ -96,20 +102,21 @@ class RoutineTools(Connection):
 def _argument(item: Parameter) -> Argument:
     return Argument(
         name=item.name,
-        type_text=_TYPES[item.type][0],
+        type_text=_PYTHON_TYPES[item.type],
         default_text=repr(item.default),
-        doc=_DATE if item.type == "date" else "",
+        doc=_DESCRIPTION_OF_DATE if item.type == "date" else "",
     )
 
 
 def _schema(routine: Routine) -> dict[str, Any]:
+    """Return the JSON Schema of a routine's arguments."""
     properties: dict[str, Any] = {}
     for name, item in routine.parameters.items():
-        properties[name] = {"type": _TYPES[item.type][1], "default": item.default}
+        properties[name] = {"type": _JSON_TYPES[item.type], "default": item.default}
         if item.pattern is not None:
             properties[name]["pattern"] = f"^(?:{item.pattern})$"
         if item.type == "date":
-            properties[name]["description"] = _DATE
+            properties[name]["description"] = _DESCRIPTION_OF_DATE
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
@@ -138,7 +145,7 @@ def _caller(name: str) -> Callable[..., Any]:
         task_text = call_text(name, given)
         # The text has only the routine's name and the script's arguments, so it is trusted.
         result = await context.delegate(task_text, tools=tools, strategy=ROUTINE, trust="own")
-        has_succeeded = result.status
+        has_succeeded: bool = result.status
         if not has_succeeded:
             raise ToolExecutionError(f"the routine {name} failed: {result.error}")
         return result.text

@@ -442,19 +442,19 @@ class _MergingHost(WholeScriptHost):
     def __init__(
         self, host: StrategyHost, routine: Routine, prompt: str, recorded: Recorded, case: Case
     ) -> None:
-        super().__init__(host, routine, given={}, prompt=prompt, tools=host.tools)
+        super().__init__(host, routine, values={}, prompt=prompt, tools=host.tools)
         self._recorded = recorded
         self._case = case
 
     async def run(self, code: str) -> ScriptResult:
-        """Run a script; the outcome is ``Failed`` if its calls or answer differ from the record."""
+        """Run a script; the outcome is ``Failed`` if it differs from the recorded run."""
         self._recorded.begin()
         result = await super().run(code)
         if not isinstance(result.outcome, Done):
             return result
         text = answer_text(result.printed, result.outcome.value)
         problems = [*self._recorded.differences, *self._case.answer_differences(text)]
-        # Reads and failed calls of the record need not be repeated.
+        # The script need not repeat the recorded reads and failed calls.
         for call in self._recorded.unused:
             if call.error is None and _changes(self._routine.actions, call.action):
                 arguments = _short(dict(call.arguments))

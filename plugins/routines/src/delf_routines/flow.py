@@ -66,13 +66,14 @@ def value_patterns(
     try:
         tree = ast.parse(script)
         all_actions = {*actions, *_BUILT_IN_ACTIONS}
-        # The same analysis for two assumptions about the values.
-        of_any_value = _VariableUses(tree, all_actions, without_quotes=False)
-        of_value_without_quotes = _VariableUses(tree, all_actions, without_quotes=True)
+        # Analyse the script twice: once for values of any kind, and once for values of which is
+        # assumed that they contain no quotes.
+        uses_of_any_value = _VariableUses(tree, all_actions, without_quotes=False)
+        uses_of_unquoted_value = _VariableUses(tree, all_actions, without_quotes=True)
         for name, default in defaults.items():
-            if of_any_value.has_only_harmless_uses(name, is_parameter=True):
+            if uses_of_any_value.has_only_harmless_uses(name, is_parameter=True):
                 patterns[name] = None
-            elif of_value_without_quotes.has_only_harmless_uses(name, is_parameter=True):
+            elif uses_of_unquoted_value.has_only_harmless_uses(name, is_parameter=True):
                 patterns[name] = VALUE_WITHOUT_QUOTES
             else:
                 patterns[name] = _pattern_like(default)
@@ -171,8 +172,10 @@ class _VariableUses:
 
         Args:
             name: The name of the variable.
-            is_parameter: Whether the variable is a parameter, which the script never assigns.
+            is_parameter: Whether the variable is a parameter, which gets its value before the
+                script. Any assignment in the script would be a second one.
         """
+        # A variable with several assignments may get its value from any of them.
         allowed_assignments = 0 if is_parameter else 1
         if self._has_indirect_access or self._assignment_counts[name] > allowed_assignments:
             return False

@@ -74,7 +74,7 @@ class RoutineGuard:
         return [*self.unrepeated_changes, *self.calls_made]
 
     def before_call(self, call: ScriptCall) -> Returned | None:
-        """Count a call. If an earlier script made the same write call, return its result.
+        """Count a call for the limits. If an earlier script made the call, return that result.
 
         Returns:
             The earlier result, so that the call is not made again; None if the call must be made.
@@ -83,6 +83,7 @@ class RoutineGuard:
             self._call_count += 1
             if call.effect != "read":
                 self._change_count += 1
+        # The write calls of earlier scripts are not made again, but give their old results.
         for number, past_call in enumerate(self.unrepeated_changes):
             if past_call.call.name == call.name and is_same(
                 past_call.call.arguments, call.arguments

@@ -49,7 +49,7 @@ class WholeScriptHost:
     Args:
         host: The host of the task.
         routine: The routine.
-        given: The values of parameters.
+        values: The values of parameters.
         prompt: The prompt, in place of the task.
         tools: The tools that scripts may use.
     """
@@ -58,13 +58,13 @@ class WholeScriptHost:
         self,
         host: StrategyHost,
         routine: Routine,
-        given: Mapping[str, Value],
+        values: Mapping[str, Value],
         prompt: str,
         tools: Sequence[ToolDescription],
     ) -> None:
         self._host = host
         self._routine = routine
-        self._given = given
+        self._values = values
         self._prompt = prompt
         self.tools = tools
         self.task = routine.task
@@ -97,7 +97,7 @@ class WholeScriptHost:
         if problem is not None:
             return ScriptResult(outcome=Failed(kind="ParameterError", message=problem))
         self.script = code
-        result = await self.run(self._routine.code(self._given, code))
+        result = await self.run(self._routine.code(self._values, code))
         # The next script is a whole routine again, without variables of this one.
         return replace(result, variables_alive=False, changes=())
 
@@ -112,7 +112,7 @@ class Repairing(WholeScriptHost):
     Args:
         host: The host of the task.
         routine: The routine.
-        given: The values of parameters.
+        values: The values of parameters.
         error_message: The error of the routine.
         earlier_calls: The calls that the routine's script made before it failed.
     """
@@ -121,13 +121,13 @@ class Repairing(WholeScriptHost):
         self,
         host: StrategyHost,
         routine: Routine,
-        given: Mapping[str, Value],
+        values: Mapping[str, Value],
         error_message: str,
         earlier_calls: Sequence[CallMade],
     ) -> None:
         prompt = _REPAIR.format(
             task=routine.task,
-            parameters=parameters_text(routine, given),
+            parameters=parameters_text(routine, values),
             script=routine.script,
             reason=error_message,
         )
@@ -136,7 +136,7 @@ class Repairing(WholeScriptHost):
         tools = [
             tool for tool in host.tools if tool.built_in or _connection_of(tool.name) in connections
         ]
-        super().__init__(host, routine, given, prompt, tools)
+        super().__init__(host, routine, values, prompt, tools)
         self._earlier_calls = list(earlier_calls)
         self.guard = RoutineGuard(routine, self._earlier_calls)
 

@@ -109,6 +109,7 @@ class Parameter:
         return text
 
     def _to_integer(self, given: str | float) -> int:
+        """Convert a text or a number to an integer; raise for a fraction, which int() drops."""
         number = int(given)
         has_fraction = not isinstance(given, str) and given != number
         if has_fraction:

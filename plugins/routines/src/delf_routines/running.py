@@ -177,7 +177,7 @@ async def _warn_of_unexpected_results(
     """
     for action in guard.unexpectedly_empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
-    # For these calls, the repaired script got the results that the failed script had got.
+    # The repaired script asked for these write calls again, and got the failed script's results.
     if guard.reused_change_count:
         await host.warn(
             f"calls from before the repair that were not repeated: {guard.reused_change_count}"

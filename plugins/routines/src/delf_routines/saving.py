@@ -434,9 +434,10 @@ class _LiteralFinder(ast.NodeVisitor):
             return False
 
     def _replace_by_parameter(self, node: ast.Constant, value: Value, kind: ParameterType) -> None:
-        """Replace a literal by a parameter, and suggest a name for the second pass.
+        """Replace a literal by a parameter, and suggest a name for the parameter.
 
-        The name is the keyword argument, key or variable whose value is the literal, if any.
+        The suggestion is the keyword argument, key or variable whose value is the literal, if any.
+        A second visit of the script uses the name.
         """
         parameter = self._parameter(value, kind)
         if parameter is None:
@@ -710,6 +711,7 @@ def _f_string(value: str, variables: Mapping[str, str]) -> str:
         value: The text.
         variables: A mapping from piece to variable name.
     """
+    # A longer piece may contain a shorter one, so search for it first.
     longest_first = sorted(variables, key=len, reverse=True)
     pattern = re.compile("|".join(map(whole_word, longest_first)))
     parts: list[str] = []

@@ -218,7 +218,7 @@ class _BlockParser:
 def _closing_fence(line: str, opened: _Open) -> re.Match[str] | None:
     """Match a line that closes a block.
 
-    A line such as ```json also closes the block before, and opens the next one.
+    A line such as ```json opens a block, and closes a block that the model left open before.
     """
     fence = _FENCE.fullmatch(line)
     # A block that four backticks opened is closed by four or more, not by three.

@@ -99,7 +99,7 @@ def unusable_answer_messages(
 
 
 def requested_changes_messages(code: str, result: ScriptResult) -> tuple[Message, Message]:
-    """Return the follow-up to a script that a person wants changed.
+    """Return the message with a script, and the changes to the script that a person requests.
 
     Args:
         code: The script.
@@ -129,7 +129,7 @@ def retry_messages(
     variables_alive: bool,
     changes: Sequence[str] = (),
 ) -> tuple[Message, Message]:
-    """Return the follow-up to a script that failed.
+    """Return the message with a script that failed, and the feedback for the model.
 
     Args:
         code: The script.
@@ -159,7 +159,7 @@ def retry_messages(
 def silent_messages(
     code: str, returned: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[Message, Message]:
-    """Return the follow-up to a script without any output.
+    """Return the message with a script that printed nothing, and the feedback for the model.
 
     Args:
         code: The script.

@@ -167,6 +167,7 @@ class _Text:
         return any(part.needs_python_312_in(self.quotes) for part in fields)
 
     def __str__(self) -> str:
+        """Return the source of the literal; ``str.format`` replaces an f-string if necessary."""
         if not self.is_f_string or not self.needs_str_format():
             return self.as_written()
         # as_format_field() appends the expressions of a replacement field to the arguments.
@@ -437,9 +438,9 @@ class _Reader:
 
 
 def _quotes_of_same_kind(quote: str) -> tuple[str, str]:
-    """Return the typographic quotes and the ASCII quote of a quote's kind: single or double.
+    """Return all typographic quotes of a quote's kind, single or double, and the ASCII quote.
 
-    If the quote is an ASCII quote, the text with the typographic quotes is empty.
+    If the quote is itself an ASCII quote, return an empty text for the typographic quotes.
     """
     for curly_quotes, ascii_quote in _ASCII_QUOTE_BY_CURLY_QUOTES.items():
         if quote in curly_quotes:

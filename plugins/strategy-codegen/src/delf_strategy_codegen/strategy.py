@@ -175,7 +175,7 @@ class _Progress:
                 return await self._after_end(code, result, outcome)
             case Rerun() as outcome:
                 is_last = self._reruns.count(outcome)
-                self._retries = 0
+                self._retries = 0  # the script did not fail, so a next failure is a first one
                 return rerun_messages(code, outcome, result.printed, is_last=is_last)
             case outcome:
                 _raise_if_permanent(result)
@@ -419,6 +419,7 @@ def compose(output: str, value: Any) -> str:
 def _messages_after_failure(
     code: str, outcome: Outcome, result: ScriptResult
 ) -> tuple[Message, Message]:
+    """Return the message with the script, and the feedback on its failure or crash."""
     if isinstance(outcome, (Failed, LimitReached)):
         return retry_messages(
             code,

@@ -1,4 +1,4 @@
-"""Messages for the model: pure functions from events.
+"""The messages for the model, made from the turns of a task.
 
 The beginning (rules, tools, history, the task) is the same in every turn, byte for byte. A finished
 turn stays the same, too, until earlier turns are shortened.

@@ -118,8 +118,11 @@ class FunctionCalls:
     """
 
     def __init__(self, tools: Sequence[ToolDescription]) -> None:
-        self._names = _safe_names([tool.name for tool in tools])
-        self._tools = {safe: name for name, safe in self._names.items()}
+        # Providers refuse some of delf's names for tools, such as those with a point.
+        self._provider_names = _safe_names([tool.name for tool in tools])
+        self._delf_names = {
+            provider_name: name for name, provider_name in self._provider_names.items()
+        }
         self.model_tools = tuple(map(self._model_tool, tools))
 
     def _model_tool(self, tool: ToolDescription) -> ModelTool:
@@ -128,7 +131,7 @@ class FunctionCalls:
             # The rules explain "asks": a person is asked before such a call is made.
             description += " (asks)"
         return ModelTool(
-            name=self._names[tool.name],
+            name=self._provider_names[tool.name],
             description=description,
             parameters=_without(tool.schema, "$schema"),
         )
@@ -142,7 +145,7 @@ class FunctionCalls:
 
     def reader(self) -> Reader:
         """Return a parser for the next answer."""
-        return Reader(self._tools)
+        return Reader(self._delf_names)
 
     def answer_message(self, turn: Turn) -> Message:
         """Return the message with the model's answer: text, and the provider's function calls."""
@@ -164,7 +167,7 @@ class FunctionCalls:
         return tuple(messages)
 
     def _tool_results(self, turn: Turn) -> list[ToolResult]:
-        """Return a result for each call that the model requested in the provider's own form.
+        """Return a result for each function call in the model's answer.
 
         Providers require a result for every requested call, even if the call was not made.
         """
@@ -174,7 +177,7 @@ class FunctionCalls:
         )
         tool_results: list[ToolResult] = []
         for call in turn.provider_calls:
-            parsed_call = _parse_provider_call(call, self._tools)
+            parsed_call = _parse_provider_call(call, self._delf_names)
             if isinstance(parsed_call, Called):
                 text = next(result_texts, _NOT_MADE)
             elif turn.is_cut:
@@ -189,14 +192,14 @@ class Reader:
     """Parses one answer of the model.
 
     Args:
-        tools: A mapping from the provider's name of a tool to delf's; None if calls are written in
-            the text.
+        delf_names: A mapping from the provider's name of a tool to delf's; None if calls are
+            written in the text.
     """
 
-    def __init__(self, tools: Mapping[str, str] | None = None) -> None:
+    def __init__(self, delf_names: Mapping[str, str] | None = None) -> None:
         # Without a mapping, the provider reports no calls, and the text is searched for calls.
-        self._tools = tools
-        self._parser = Parser(parses_calls=tools is None)
+        self._delf_names = delf_names
+        self._parser = Parser(parses_calls=delf_names is None)
 
     def feed(self, delta: ModelDelta) -> list[Event]:
         """Parse the next piece of a streamed answer; return the events that are now complete."""
@@ -205,18 +208,18 @@ class Reader:
             return self._parser.feed(delta.text)
         # The provider sends a call in pieces, and with the last piece the complete call.
         complete_call = delta.whole
-        if self._tools is None or complete_call is None:
+        if self._delf_names is None or complete_call is None:
             return []
-        return [_parse_provider_call(complete_call, self._tools)]
+        return [_parse_provider_call(complete_call, self._delf_names)]
 
     def parse(self, reply: ModelReply) -> Turn:
         """Parse a complete reply; return the turn, whose calls have no results yet."""
-        calls_are_in_text = self._tools is None
+        calls_are_in_text = self._delf_names is None
         # A new parser, because feed() may have parsed pieces of an attempt that failed.
         parser = Parser(parses_calls=calls_are_in_text)
         events = [*parser.feed(reply.text), *parser.finish()]
-        if self._tools is not None:
-            events += [_parse_provider_call(call, self._tools) for call in reply.calls]
+        if self._delf_names is not None:
+            events += [_parse_provider_call(call, self._delf_names) for call in reply.calls]
         return _turn(events, reply)
 
 
@@ -288,11 +291,15 @@ def _tool_line(tool: ToolDescription) -> str:
 
 
 def _result_text(number: int, result: Result) -> str:
-    key = "result" if result.status == "ok" else "error"
+    """Format the result of a call as JSON. The key of the value tells the model what it is."""
     if result.is_untrusted:
-        key = "from_outside"
+        value_key = "from_outside"
+    elif result.status == "ok":
+        value_key = "result"
+    else:
+        value_key = "error"
     head: dict[str, Any] = {"call": number, "name": result.name, "status": result.status}
-    return _json({**head, key: result.value})
+    return _json({**head, value_key: result.value})
 
 
 def _json(value: Any) -> str:

@@ -56,15 +56,18 @@ class Parser:
         self._unparsed: str = ""
         # The method that parses the input at this point of the answer.
         self._state: Callable[[list[Event]], bool] = self._reasoning_or_text
-        # The mark with which the current reasoning began; unset before any reasoning.
+        # The kind of tag with which the current reasoning began; unset before any reasoning.
         self._opening: Opening
+        # That tag as the model wrote it, for messages.
         self._reasoning_tag: str = ""
         # The pieces of the current line of text, which is not yet complete.
         self._current_line: list[str] = []
         self._in_fence = False
+        # The number of tags so far that were ordinary text, for example because of quotes.
         self._tags_in_text = 0
         # The text for the user, outside of reasoning and calls.
         self._shown_text_parts: list[str] = []
+        # The text among the calls of a block, where only commas and brackets belong.
         self._text_between_calls: list[str] = []
         # The position in the unparsed input up to which a search has found nothing.
         self._search_start = 0
@@ -394,6 +397,7 @@ class Parser:
                 return True
 
     def _count_bracket_or_quote(self, mark: str) -> None:
+        """Note the beginning of a string, or count an open bracket, in a call's JSON."""
         if mark == '"':
             self._in_string = True
         elif mark in "{[":

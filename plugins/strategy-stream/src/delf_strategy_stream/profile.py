@@ -46,8 +46,8 @@ class Profile(Connection[ProfileSettings]):
 
     context_trust = "own"
 
-    def __init__(self, *first: Any, **options: Any) -> None:
-        super().__init__(*first, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._path = Path(self.settings.path)
         # Held while a finished task is recorded and the description rewritten, because concurrent
         # tasks read and write the same files.

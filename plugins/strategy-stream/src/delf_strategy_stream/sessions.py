@@ -1,4 +1,4 @@
-"""Turns with the model, in a session if it has sessions."""
+"""Turns with the model, in a session if the model has sessions."""
 
 from __future__ import annotations
 
@@ -128,6 +128,7 @@ class SessionTurns:
 
     async def _close_after_error(self, error: DelfError) -> None:
         """Close a session that failed; raise the error if the task cannot continue."""
+        # A wrong configuration would fail the next session, too.
         if self._requires_session and isinstance(error, ModelConfigurationError):
             raise error
         await self._close_broken(error.message)

@@ -232,6 +232,7 @@ class _Task:
         runner = TurnRunner(self._host, self._tools, self._notation.reader())
         conversation = assemble(beginning, self._earlier_turns, self._notation)
         turn = await runner.run(functools.partial(self._ask, conversation, new_messages))
+        # A text beside calls is a remark, which is shown at once and stays before the answer.
         if turn.text.strip() and turn.calls:
             self._host.say(turn.text.strip() + "\n\n")
         results = tuple(map(self._shorten_and_mark_untrusted, turn.results))
@@ -241,6 +242,7 @@ class _Task:
     async def _ask(
         self, conversation: Sequence[Message], new_messages: Sequence[Message], on_delta: OnDelta
     ) -> ModelReply:
+        """Send the whole conversation to the model; in a session, send only the new messages."""
         tools = self._notation.model_tools
         if self._session is None:
             return await self._host.ask(conversation, tools=tools, on_delta=on_delta)

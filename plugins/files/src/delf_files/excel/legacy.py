@@ -148,6 +148,7 @@ def _is_duration_style(book: Any, style: Any) -> bool:
 
 
 def _duration(days: float) -> Any:
+    """Convert a number of days to a ``timedelta``; return too large numbers unchanged."""
     from openpyxl.utils import datetime
 
     excel: Any = datetime

@@ -220,7 +220,10 @@ class _XmlScan:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
 
     def _begin_text(self) -> None:
-        """Count a text of the workbook's shared texts, whose element begins."""
+        """Count a text at the start of its XML element.
+
+        A workbook stores each different text once, and cells refer to the texts by number.
+        """
         self._held_elements = 0
         self._text_count += 1
         if self._text_count > MAX_TEXTS:
@@ -285,7 +288,10 @@ class _XmlScan:
 
 
 def _column(letters: str) -> int:
-    """Return the index of a column by its letters: 0 for ``A``, 26 for ``AA``."""
+    """Return the index of a column by its letters: 0 for ``A``, 26 for ``AA``.
+
+    For letters beyond Excel's last column, return the index of that column.
+    """
     number = 0
     for letter in letters:
         number = 26 * number + ord(letter) - ord("A") + 1
