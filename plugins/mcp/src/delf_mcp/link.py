@@ -366,7 +366,7 @@ async def watched(
 
     Args:
         transport: The transport.
-        run: The run of the server, which is told when the messages end.
+        run: The run of the server, which records the end of the messages.
         remove_invalid_items: Called with each message; removes invalid items from a list in place.
     """
     async with transport as (read, write):
