@@ -1,4 +1,4 @@
-"""A request while people are asked; the first answer from a channel, program or process counts."""
+"""A request while people are asked, until a channel, the program or another process decides."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ UNANSWERABLE: Final = (
 
 
 class Asking:
-    """A request for approval while people are asked; the first answer counts.
+    """A request for approval while people are asked.
 
     Answers come from channels, the program, other processes, votes and the timeout. All of these go
-    through the agent's pending requests, which accept only one.
+    through the agent's pending requests, where only one answer decides.
 
     Args:
         approvals: The approvals that all tasks of the agent share.
@@ -61,14 +61,15 @@ class Asking:
         self._failures: list[str] = []
 
     async def wait_for_answer(
-        self, announce: Callable[[], Awaitable[None]], *, was_asked_before: bool
+        self, record_request: Callable[[], Awaitable[None]], *, was_asked_before: bool
     ) -> Answer:
         """Ask people about the request, and return the answer that decides the request.
 
         The request accepts no more answers after this method has ended.
 
         Args:
-            announce: Shows the request to observers. An answer may arrive before this has ended.
+            record_request: Records the request, which observers then see. An answer may arrive
+                before this has ended.
             was_asked_before: Whether an earlier process showed the request, so that an answer may
                 already exist.
 
@@ -76,15 +77,14 @@ class Asking:
             UndecidedCallError: If nobody decides about an interrupted call. The request stays
                 pending in the journal until the task is resumed.
         """
-        # Opened before the announcement, because a person may answer as soon as the request is
-        # visible.
-        pending_answer = self._pending_requests.open(
+        # Opened before the record, because a person may answer as soon as the request is visible.
+        answer_future = self._pending_requests.open(
             self._request, self._ballot.take_answer, self._remarks.schedule_recording
         )
         outcome = "cancelled"
         try:
-            await announce()
-            answer = await self._first_answer(pending_answer, was_asked_before=was_asked_before)
+            await record_request()
+            answer = await self._deciding_answer(answer_future, was_asked_before=was_asked_before)
             kind = answer.decision.kind
             outcome = DECISION_WORDS[kind]
             # The caller records the answer next, and the journal must have earlier remarks before
@@ -95,10 +95,10 @@ class Asking:
             # A person who answers later gets an error that names the outcome.
             self._pending_requests.close(self._request.request_id, outcome)
 
-    async def _first_answer(
-        self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
+    async def _deciding_answer(
+        self, answer_future: asyncio.Future[Answer], *, was_asked_before: bool
     ) -> Answer:
-        """Ask the channels; return the first answer from a channel, the program or elsewhere.
+        """Ask the channels; return the answer that decides, from a channel or from elsewhere.
 
         If nobody answers in time, the answer is an expiry. If nobody can answer at all, the answer
         is a rejection.
@@ -108,7 +108,7 @@ class Asking:
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.wait(
-                    {asking_channels, pending_answer}, return_when=asyncio.FIRST_COMPLETED
+                    {asking_channels, answer_future}, return_when=asyncio.FIRST_COMPLETED
                 )
                 if asking_channels.cancelled():
                     _log.error("an approval channel cancelled the task that asked it")
@@ -120,16 +120,16 @@ class Asking:
                     self._reject()
                 # The timeout cancels this wait. It would cancel the future as well if the future
                 # was awaited directly.
-                await asyncio.wait({pending_answer})
+                await asyncio.wait({answer_future})
         except TimeoutError:
             # An answer that a person gives at the moment of the timeout still counts.
             await self._ballot.wait_until_counted()
             expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
-            self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
+            self._decide_after_asking(expiry, f"nobody answered within {seconds:g} s")
         finally:
             # If the program or another process has decided, the channel must remove its prompt.
             asking_channels.cancel()
-        return await pending_answer
+        return await answer_future
 
     @property
     def _is_undecided(self) -> bool:
@@ -144,7 +144,7 @@ class Asking:
         else:
             reason = f"{_UNASKED}{details}; {_ADVICE}"
         rejection = Answer.given(Rejected(reason=reason), "nobody", "nobody")
-        self._decide_without_people(rejection, f"nobody could be asked about it{details}")
+        self._decide_after_asking(rejection, f"nobody could be asked about it{details}")
 
     async def _ask_channels(self, *, was_asked_before: bool) -> None:
         """Ask the channels in order until the request is decided.
@@ -158,12 +158,12 @@ class Asking:
             if not self._is_undecided:
                 return  # answered meanwhile
         for channel in self._approvals.channels_for(self._task, is_question=request.is_question):
-            await self._ask_channel(channel)
+            await self._ask_and_submit(channel)
             if not self._is_undecided:
                 return  # decided by this channel's answer, or by somebody else
 
-    async def _ask_channel(self, channel: NamedChannel) -> None:
-        """Ask a channel, and pass on its answer.
+    async def _ask_and_submit(self, channel: NamedChannel) -> None:
+        """Ask a channel, and submit its answer.
 
         A channel that fails, or whose answer is no decision, is skipped. If no channel answers, the
         call is rejected.
@@ -187,7 +187,7 @@ class Asking:
             _log.warning("an answer of %s does not count: %s", channel.name, error.message)
             self._failures.append(f"{channel.name}: {error.message}")
 
-    def _decide_without_people(self, answer: Answer, reason: str) -> None:
+    def _decide_after_asking(self, answer: Answer, reason: str) -> None:
         """Decide the request without a person, unless a person has answered meanwhile.
 
         Args:

@@ -45,10 +45,10 @@ class Case:
 
     Args:
         key: The id of the case within the task.
-        make_request: Makes the request to show to a person. The fields ``flow`` and ``rule`` of the
-            request are filled in later.
+        make_request: Makes the request to show to a person, without the fields ``flow`` and
+            ``rule``, which the last judge adds.
         call: The call; None for a whole script.
-        verdict: The result of the connection's check of the call.
+        verdict: The verdict of the checks of the call; None without a check.
         outcome_unknown: Whether the call was begun before, so that approving repeats the call.
         request_event: The recorded request, in a resumed task.
         decision_event: The recorded decision on that request.

@@ -36,13 +36,13 @@ class PendingRequest:
 
     Args:
         request: The request.
-        pending_answer: The future of the answer that decides the request.
+        answer_future: The future of the answer that decides the request.
         take_answer: Called with each answer, see :meth:`PendingRequests.open`.
         take_remark: Records a comment or an assignment.
     """
 
     request: ApprovalRequest
-    pending_answer: asyncio.Future[Answer]
+    answer_future: asyncio.Future[Answer]
     take_answer: TakeAnswer
     take_remark: TakeRemark
 
@@ -82,11 +82,11 @@ class PendingRequests:
                 and False for a vote if further votes are needed.
             take_remark: Records a comment or an assignment.
         """
-        pending_answer = asyncio.get_running_loop().create_future()
-        pending = PendingRequest(request, pending_answer, take_answer, take_remark)
+        answer_future = asyncio.get_running_loop().create_future()
+        pending = PendingRequest(request, answer_future, take_answer, take_remark)
         with self._lock:
             self._waiting[request.request_id] = pending
-        return pending_answer
+        return answer_future
 
     def find(self, request_id: str) -> ApprovalRequest | None:
         """Return a pending request; None if it is not pending."""
@@ -147,7 +147,7 @@ class PendingRequests:
             if pending is None:
                 return
             self._outcomes[request_id] = "answered"
-        _set_from_any_thread(pending.pending_answer, answer)
+        _set_from_any_thread(pending.answer_future, answer)
 
     def submit(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
         """Submit a person's answer, which arrived through a channel, the program or the inbox.
@@ -177,7 +177,7 @@ class PendingRequests:
             # Removed at once, so that a second answer fails.
             del self._waiting[request_id]
             self._outcomes[request_id] = "answered"
-        _set_from_any_thread(pending.pending_answer, answer)
+        _set_from_any_thread(pending.answer_future, answer)
 
 
 def _check_answer(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
@@ -186,14 +186,14 @@ def _check_answer(request: ApprovalRequest, answer: Answer, digest: str | None) 
     check_fits(request, checked_decision(answer.decision))
 
 
-def _set_from_any_thread(pending_answer: asyncio.Future[Answer], answer: Answer) -> None:
+def _set_from_any_thread(answer_future: asyncio.Future[Answer], answer: Answer) -> None:
     """Set the answer on the event loop of the future, unless the wait for it was cancelled."""
 
     def set_answer() -> None:
-        if not pending_answer.done():
-            pending_answer.set_result(answer)
+        if not answer_future.done():
+            answer_future.set_result(answer)
 
-    pending_answer.get_loop().call_soon_threadsafe(set_answer)
+    answer_future.get_loop().call_soon_threadsafe(set_answer)
 
 
 def _not_pending_error(request_id: str, outcome: str | None) -> UnknownRequestError:

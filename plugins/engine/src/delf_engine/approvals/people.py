@@ -26,7 +26,7 @@ class PeopleJudge:
     """Asks people about calls that no other judge decided.
 
     A person can answer a request in an approval channel, such as a terminal or a chat, or through
-    the agent's methods. The first answer counts. A background task never asks on a terminal.
+    the agent's methods. A background task never asks on a terminal.
 
     Args:
         approvals: The approvals that all tasks of the agent share.
@@ -64,7 +64,7 @@ class PeopleJudge:
             return ruling
         request = self._request_of(case, ruling)
         recorder = RequestRecorder(case, request, self._log, self._decisions)
-        answer = ruling.answer or self._answer_without_people(case)
+        answer = ruling.answer or self._answer_before_asking(case)
         if answer is None:
             answer = await self._ask_people(case, request, recorder)
         else:
@@ -73,7 +73,7 @@ class PeopleJudge:
             answer = await recorder.record_answer(answer)
         return replace(ruling, answer=answer)
 
-    def _answer_without_people(self, case: Case) -> Answer | None:
+    def _answer_before_asking(self, case: Case) -> Answer | None:
         """Return the answer to a case about which no person can or may be asked; else None."""
         if case.is_question:
             if self._approvals.can_answer(self._task):
@@ -88,14 +88,14 @@ class PeopleJudge:
     ) -> Answer:
         """Ask people about a request; journal the request and return the recorded answer."""
         asking = Asking(self._approvals, self._task, self._log, request)
-        announce = partial(recorder.record_request, by_policy=False)
+        record_request = partial(recorder.record_request, by_policy=False)
         was_asked_before = case.request_event is not None
         # While a person decides, the task's time stops and other tasks may use its permit.
         with self._clock.paused():
             async with self._watched_inbox(), self._permit.released():
                 async with recorder.closed_on_cancellation():
                     answer = await asking.wait_for_answer(
-                        announce, was_asked_before=was_asked_before
+                        record_request, was_asked_before=was_asked_before
                     )
                 # Recorded before the permit is acquired again, which may take long.
                 return await recorder.record_answer(answer)

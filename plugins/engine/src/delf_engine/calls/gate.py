@@ -4,22 +4,23 @@ known → allowed → arguments valid → not recorded before → checked → ap
 
 A call that people decide goes this way:
 
-1. ``CallReviews.ask`` (``reviews.py``) reads the files that the ``call`` sends. It gives the call
-   and the ``verdict`` of its checks (``checks.py``) to ``TaskApprovals.decide`` (``policy.py``).
+1. The gate checks the ``call`` (``checks.py``). ``CallReviews.ask`` (``reviews.py``) reads the
+   files that the arguments name, and gives the call with the ``verdict`` of the checks to
+   ``TaskApprovals.decide`` (``policy.py``).
 2. ``decide`` makes a ``case`` of them. If the task has no earlier answer to the case, the case
-   passes one judge after the other (``judges.py``). Each judge returns a ``ruling``, whose
-   ``answer`` is None as long as people have to decide.
+   passes one judge after the other (``judges.py``). Each judge returns a ``ruling``: the ``answer``
+   so far, if any, and what people have to know.
 3. The last judge, ``PeopleJudge`` (``people.py``), completes the ``request`` that people see.
    ``Asking`` (``asking.py``) opens the request among the pending requests (``pending.py``), has it
    recorded (``recorder.py``), and asks the channels in order (``channels.py``).
-4. A channel returns a ``decision``; an ``answer`` is a decision with its author. Answers of
-   channels, of the program and of other processes (``inbox.py``) are submitted to the pending
-   requests, which apply the team's rule (``ballot.py``). Sufficient votes, a timeout, and the lack
-   of anybody who can answer settle a request, too. The first answer is the ``pending_answer`` for
-   which ``Asking`` waits.
+4. A channel returns a ``decision``, with or without the person who made it, or None to leave the
+   request to the next channel. Decision and person are an ``answer``. Answers of channels, of the
+   program and of other processes (``inbox.py``) are submitted to the pending request, which applies
+   the team's rule (``ballot.py``): an answer may be refused, or be only a vote. ``Asking`` waits
+   for the answer that decides, or decides itself after a timeout or if nobody can answer.
 5. The recorder records the answer as it takes effect, and ``decide`` returns that answer.
 6. ``CallReviews.ask`` applies an edit. It checks the call once more if the call was edited, or if
-   the person has seen a preview, and asks again if the effect has changed.
+   the person has seen a preview. Then the call is made, refused, or asked about again.
 
 Questions of scripts, and a tool's requests for consent, are given to ``decide`` without a review.
 """

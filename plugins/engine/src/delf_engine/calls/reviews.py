@@ -58,7 +58,7 @@ class CallReviews:
         Args:
             call: The call.
             recorded_call: The record of the call from an earlier process, if any.
-            verdict: The verdict of the connection's check, with the preview to show.
+            verdict: The verdict of the checks, with the preview to show.
             outcome_unknown: Whether the call may have taken effect already.
 
         Returns:
