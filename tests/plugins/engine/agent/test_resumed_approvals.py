@@ -16,6 +16,7 @@ from delf import (
     Approved,
     Connection,
     Edited,
+    NeedsApproval,
     Rejected,
     action,
     tool,
@@ -26,6 +27,7 @@ from delf.errors import (
     UndecidedCallError,
 )
 from delf.protocols.approval import DecidedBy, Decider
+from delf.protocols.connection import Allowed
 from delf.specs import ApprovalSpec
 from support.resuming import Bench, World, prints_of, recorded
 from support.until import until
@@ -420,6 +422,55 @@ async def test_edit_under_a_team_rule_resumes_from_every_event(bench: Bench) -> 
         decided = [e for e in events[:end] if isinstance(e, ev.ApprovalDecided)]
         texts = [r.arguments["text"] for r in bench.asked]
         assert texts == ["x", "y"][len(decided) :], end
+
+
+class Bank(Connection):
+    """A bank that wants an approval of large payments only."""
+
+    def __init__(self) -> None:
+        super().__init__(confirm=False)
+        self.paid: list[int] = []
+
+    async def check(self, call: Any) -> Any:
+        if call.arguments["amount"] > 100:
+            return NeedsApproval(reason="it is much")
+        return Allowed()
+
+    @action(effect="irreversible")
+    async def pay(self, amount: int) -> str:
+        """Pay."""
+        self.paid.append(amount)
+        return "paid"
+
+
+@pytest.mark.parametrize("answer", [Approved(), Rejected(reason="not to them")])
+@pytest.mark.parametrize("kind", [ev.ApprovalRequested, ev.ApprovalDecided])
+async def test_resume_leaves_an_edited_call_to_its_other_approver(
+    bench: Bench, kind: type[ev.Event], answer: Any
+) -> None:
+    def decide(request: Any) -> Any:
+        if request.arguments["amount"] == 250:
+            return DecidedBy(decision=Edited(arguments={"amount": 20}), who=BO)
+        return DecidedBy(decision=answer, who=CY)
+
+    bench.model.writes("print(await bank.pay(250))")
+    rules = {"bank.pay": {"four_eyes": True}}
+    options = {"approval_rules": rules, "retry_count": 0}
+    first = Bank()
+    async with of_people(bench, World(), decide, more=[first], **options) as agent:
+        events = await bench.journal.read((await agent.arun("x")).trace.task_id)
+    assert [r.arguments["amount"] for r in bench.asked] == [250, 20]
+    bench.asked.clear()
+    await bench.journal.ended_with(events[0].task_id, kind)
+    second = Bank()
+    async with of_people(bench, World(), decide, more=[second], **options) as agent:
+        await agent.aresume(events[0].task_id)
+    asked_again = kind is ev.ApprovalRequested
+    assert [r.arguments["amount"] for r in bench.asked] == [20] * asked_again
+    assert second.paid == first.paid == [20] * isinstance(answer, Approved)
+    after = await bench.journal.read(events[0].task_id)
+    decisions = [(e.decision, e.by) for e in after if isinstance(e, ev.ApprovalDecided)]
+    assert decisions == [("edited", "bo"), (answer.kind, "cy")]
 
 
 RULES: dict[str, dict[str, Any]] = {
