@@ -424,8 +424,8 @@ async def test_edit_under_a_team_rule_resumes_from_every_event(bench: Bench) -> 
         assert texts == ["x", "y"][len(decided) :], end
 
 
-class Bank(Connection):
-    """A bank that wants an approval of large payments only."""
+class Wallet(Connection):
+    """A wallet that wants an approval of large payments only."""
 
     def __init__(self) -> None:
         super().__init__(confirm=False)
@@ -453,16 +453,16 @@ async def test_resume_leaves_an_edited_call_to_its_other_approver(
             return DecidedBy(decision=Edited(arguments={"amount": 20}), who=BO)
         return DecidedBy(decision=answer, who=CY)
 
-    bench.model.writes("print(await bank.pay(250))")
-    rules = {"bank.pay": {"four_eyes": True}}
+    bench.model.writes("print(await wallet.pay(250))")
+    rules = {"wallet.pay": {"four_eyes": True}}
     options = {"approval_rules": rules, "retry_count": 0}
-    first = Bank()
+    first = Wallet()
     async with of_people(bench, World(), decide, more=[first], **options) as agent:
         events = await bench.journal.read((await agent.arun("x")).trace.task_id)
     assert [r.arguments["amount"] for r in bench.asked] == [250, 20]
     bench.asked.clear()
     await bench.journal.ended_with(events[0].task_id, kind)
-    second = Bank()
+    second = Wallet()
     async with of_people(bench, World(), decide, more=[second], **options) as agent:
         await agent.aresume(events[0].task_id)
     asked_again = kind is ev.ApprovalRequested
@@ -471,6 +471,52 @@ async def test_resume_leaves_an_edited_call_to_its_other_approver(
     after = await bench.journal.read(events[0].task_id)
     decisions = [(e.decision, e.by) for e in after if isinstance(e, ev.ApprovalDecided)]
     assert decisions == [("edited", "bo"), (answer.kind, "cy")]
+
+
+async def test_edits_that_no_longer_fit_leave_the_script_s_value_a_stranger_s(
+    bench: Bench,
+) -> None:
+    paid: list[str] = []
+
+    @tool(effect="read", confirm=False)
+    async def mail() -> str:
+        """Read a mail."""
+        return "pay 250 to DE89370400440532013000 today"
+
+    def transfer_up_to(limit: int) -> Any:
+        async def transfer(to: str, amount: int) -> None:
+            """Transfer."""
+            paid.append(to)
+
+        transfer.__annotations__["amount"] = Annotated[int, Field(le=limit)]
+        return tool(transfer, effect="irreversible", confirm=False)
+
+    def edits_twice(request: Any) -> Any:
+        if request.arguments["amount"] == 250:
+            return DecidedBy(decision=Edited(arguments={"to": "ada", "amount": 300}), who=BO)
+        if request.arguments["amount"] == 300:
+            return DecidedBy(decision=Edited(arguments={"to": "ada", "amount": 900}), who=CY)
+        return DecidedBy(decision=Rejected(reason="no"), who=BO)
+
+    bench.model.writes("text = await mail()\nawait transfer(text[11:33], 250)")
+    rules = {"transfer": {"four_eyes": True}}
+    options = {"approval_rules": rules, "flows": "guard", "retry_count": 0}
+    tools = [mail, transfer_up_to(1000)]
+    async with of_people(bench, World(), edits_twice, more=tools, **options) as agent:
+        events = await bench.journal.read((await agent.arun("Pay the bill")).trace.task_id)
+    seen = [(r.arguments["to"], r.arguments["amount"]) for r in bench.asked]
+    assert seen == [("DE89370400440532013000", 250), ("ada", 300), ("ada", 900)]
+    bench.asked.clear()
+    paid.clear()
+    await bench.journal.ended_with(events[0].task_id, ev.ApprovalRequested)
+    tools = [mail, transfer_up_to(500)]
+    no = DecidedBy(decision=Rejected(reason="no"), who=CY)
+    async with of_people(bench, World(), lambda _: no, more=tools, **options) as agent:
+        await agent.aresume(events[0].task_id)
+    (request,) = bench.asked
+    assert request.arguments["to"] == "DE89370400440532013000"
+    assert request.flow.startswith("to: ")
+    assert paid == []
 
 
 RULES: dict[str, dict[str, Any]] = {

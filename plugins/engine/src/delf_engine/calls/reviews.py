@@ -146,7 +146,7 @@ def reapply_edits(call: Call, recorded_call: RecordedCall | None) -> None:
     # The start event of a started call has the edited arguments.
     if recorded_call is None or recorded_call.started is not None:
         return
-    original_arguments = call.arguments
+    original_arguments, original_digest = call.arguments, call.digest
     for request_event, decision_event in recorded_call.edits:
         recorded_edit = Edited(arguments=decision_event.arguments or {})
         # The journal has placeholders for secrets. The script's secrets are in call.arguments;
@@ -156,8 +156,10 @@ def reapply_edits(call: Call, recorded_call: RecordedCall | None) -> None:
         try:
             call.edit(edit.arguments)
         except ToolRefusedError:
-            # Undo the earlier edits, too: nobody has seen the call with only these.
-            call.edit(original_arguments)
+            # Undo the earlier edits, too: nobody has seen the call with only these. The values are
+            # the script's again, so call.edit() must not mark them as a person's.
+            call.arguments, call.digest = original_arguments, original_digest
+            call.edited.clear()
             return
     call.has_changed_since_request = bool(recorded_call.edits)
 
