@@ -194,3 +194,17 @@ async def test_resumed_task_shows_the_preview_of_the_edited_call(agent, journal)
     assert (request.arguments["number"], request.preview) == (2, "dear Eve")
     assert request.request_id == events[ends[1] - 1].request_id, "the open request is continued"
     assert drafts.sent == [("dear Eve", "ann")] * 2
+
+
+async def test_resumed_call_that_its_check_refuses_leaves_no_request_open(agent, journal):
+    drafts = Drafts({1: "dear Ann"})
+    async with agent(drafts, lambda _: True) as first:
+        done = (await first.arun("x")).raise_for_status()
+    await journal.ended_with(done.trace.task_id, ApprovalRequested)
+    del drafts.texts[1]
+    async with agent(drafts, lambda _: True) as second:
+        await second.aresume(done.trace.task_id)
+    events = await journal.read(done.trace.task_id)
+    (request,) = [e for e in events if isinstance(e, ApprovalRequested)]
+    (decided,) = [e for e in events if isinstance(e, ApprovalDecided)]
+    assert (decided.request_id, decided.source) == (request.request_id, "changed")
