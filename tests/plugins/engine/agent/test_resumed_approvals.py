@@ -27,7 +27,7 @@ from delf.errors import (
     UndecidedCallError,
 )
 from delf.protocols.approval import DecidedBy, Decider
-from delf.protocols.connection import Allowed
+from delf.protocols.connection import Allowed, Refused
 from delf.specs import ApprovalSpec
 from support.resuming import Bench, World, prints_of, recorded
 from support.until import until
@@ -321,6 +321,44 @@ async def test_call_repeated_after_a_lost_answer_resumes_from_every_event(
         last = events[end - 1]
         is_interrupted = isinstance(last, ev.CallStarted) and isinstance(decision, Approved)
         assert len(bench.asked) == (not is_answered or is_interrupted), end
+
+
+class Till(Connection):
+    """A till whose first answer is lost, and which may be shut."""
+
+    def __init__(self, *, is_shut: bool = False) -> None:
+        super().__init__(confirm=False)
+        self.is_shut = is_shut
+        self.paid: list[int] = []
+
+    async def check(self, call: Any) -> Any:
+        return Refused(message="the till is shut") if self.is_shut else Allowed()
+
+    @action(effect="write")
+    async def pay(self, amount: int) -> str:
+        """Pay."""
+        self.paid.append(amount)
+        if len(self.paid) == 1:
+            raise OutcomeUnknownError("lost")
+        return "paid"
+
+
+async def test_refused_repetition_leaves_no_question_open(bench: Bench) -> None:
+    bench.model.writes(PAYS_TWICE.replace("pay(", "till.pay("))
+    async with bench.agent(World(), more=[Till()]) as first:
+        events = await recorded(bench, first)
+    await bench.journal.ended_with(events[0].task_id, ev.ApprovalRequested)
+    bench.asked.clear()
+    till = Till(is_shut=True)
+    async with bench.agent(World(), more=[till]) as second:
+        response = await second.aresume(events[0].task_id)
+    assert "the till is shut" in prints_of(response.events)
+    assert (till.paid, bench.asked) == ([], [])
+    after = await bench.journal.read(events[0].task_id)
+    (request,) = [e for e in after if isinstance(e, ev.ApprovalRequested)]
+    assert request.outcome_unknown
+    (decided,) = [e for e in after if isinstance(e, ev.ApprovalDecided)]
+    assert (decided.request_id, decided.source) == (request.request_id, "changed")
 
 
 async def test_lost_answer_of_a_script_at_its_limit_is_known_after_a_resume(bench: Bench) -> None:

@@ -305,16 +305,18 @@ class TaskApprovals:
             return "the effect of the action has changed since it was shown"
         return None
 
-    async def close(self, recorded_call: RecordedCall, reason: str) -> None:
+    async def close(
+        self, recorded_call: RecordedCall, reason: str, *, outcome_unknown: bool = False
+    ) -> None:
         """Close the pending request for approval of a call that needs no answer any more.
 
         Args:
             recorded_call: The call.
             reason: The reason, for people who still see the request.
+            outcome_unknown: Whether to close the question whether to repeat an interrupted call,
+                which a person answers otherwise, and not the ordinary request for approval.
         """
-        # The ordinary request for approval of the call, and not the question whether to repeat an
-        # interrupted call (``outcome_unknown=True``), which a person answers in any case.
-        request_event, decision_event = recorded_call.request_for(outcome_unknown=False)
+        request_event, decision_event = recorded_call.request_for(outcome_unknown=outcome_unknown)
         is_pending = decision_event is None and not recorded_call.request_has_lapsed
         if request_event is not None and is_pending:
             await self._void(request_event, reason)

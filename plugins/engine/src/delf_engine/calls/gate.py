@@ -473,8 +473,13 @@ class Gate:
         verdict = await self._checks.verdict(call)
         if isinstance(verdict, Refused):
             if recorded_call is not None:
-                # No answer can let the call pass, so people must not see the request any more.
-                await self._approvals.close(recorded_call, "the check of the call refuses it now")
+                # No answer can let the call pass, so people must not see a request any more.
+                for outcome_unknown in (False, True):
+                    await self._approvals.close(
+                        recorded_call,
+                        "the check of the call refuses it now",
+                        outcome_unknown=outcome_unknown,
+                    )
             return await self._refuse_validated(call, _refusal_message(call, verdict.message))
         reason = "the same call was made before, and its answer was lost: it may have been done"
         if recorded_call is not None:  # close the request that only asked whether to make the call
