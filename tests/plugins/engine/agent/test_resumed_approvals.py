@@ -614,6 +614,30 @@ async def test_request_is_closed_if_approval_is_no_longer_needed(bench: Bench) -
     assert [e.request_id for e in voided] == [events[begin - 1].request_id]
 
 
+async def test_recorded_rejection_holds_if_approval_is_no_longer_needed(bench: Bench) -> None:
+    made: list[str] = []
+
+    def noting(*, confirm: bool) -> Any:
+        @tool(effect="write", confirm=confirm)
+        async def note(text: str) -> None:
+            """Note something."""
+            made.append(text)
+
+        return note
+
+    code = "try:\n    await note('x')\nexcept Exception as error:\n    print(error)"
+    bench.model.writes(code)
+    no = Rejected(reason="not now")
+    async with bench.agent(World(), lambda _: no, more=[noting(confirm=True)]) as agent:
+        events = await recorded(bench, agent)
+    begin = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.ApprovalDecided))
+    await bench.journal.ended_after(events[:begin])
+    async with bench.agent(World(), more=[noting(confirm=False)]) as agent:
+        response = (await agent.aresume(events[0].task_id)).raise_for_status()
+    assert "not now" in response.text
+    assert made == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("asks_now", [True, False], ids=["a person", "nobody"])
 async def test_question_is_answered_once_despite_a_crash(bench: Bench, asks_now: bool) -> None:

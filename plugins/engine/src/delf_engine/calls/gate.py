@@ -368,11 +368,12 @@ class Gate:
         if call.bound.name == ASK:
             return await self._ask_question(call, recorded_call)
         # Either the connection's check or the user's setting ``confirm`` can require an approval.
-        # After an edit, the answer to the request about the edited call counts in any case: a
-        # team's rule may want another approver, who may have rejected the call already.
-        needs_approval = (
-            isinstance(verdict, NeedsApproval) or call.bound.asks or call.has_changed_since_request
-        )
+        needs_approval = isinstance(verdict, NeedsApproval) or call.bound.asks
+        if recorded_call is not None:
+            # What people decided before the task was resumed counts in any case: a rejection, and
+            # an edit, after which a team's rule may want another approver.
+            has_decision = recorded_call.decision is not None or bool(recorded_call.edits)
+            needs_approval = needs_approval or has_decision
         if not needs_approval and not await self._approvals.requires_review(call):
             if recorded_call is not None:
                 # An earlier process may have requested an approval that its rules required. Close

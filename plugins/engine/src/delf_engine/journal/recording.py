@@ -390,13 +390,14 @@ class Recording:
             recorded_call.request_has_lapsed = True
         elif _is_answered_by(recorded_call.repeat_request, event):
             recorded_call.repeat_decision = event
+            if event.source == "changed":  # as below
+                recorded_call.repeat_request = recorded_call.repeat_decision = None
         elif not _is_answered_by(recorded_call.request, event):
             return  # the decision is about an older request of the call
         elif event.source == "changed":
             # The request was closed because the effect of the call had changed. Nobody has decided
             # about the call as it is now, so forget the request.
-            recorded_call.request = None
-            recorded_call.decision = None
+            recorded_call.request = recorded_call.decision = None
         else:
             recorded_call.decision = event
 
