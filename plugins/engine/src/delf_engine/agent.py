@@ -297,6 +297,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         Args:
             work: Called with the journal.
         """
+        # The two names are for the error that call() raises on the agent's own event loop.
         return self._runtime_loop.call(lambda r: work(r.journal), "use_journal", "ause_journal")
 
     async def ause_journal(self, work: Callable[[Journal], Coroutine[Any, Any, U]]) -> U:
@@ -968,7 +969,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of scripts that ``rerun()`` may ask for after a change of data."""
+        """The maximum number of ``rerun()`` calls in a task after a write call.
+
+        A script calls ``rerun()`` to request a further script.
+        """
         return self.config.rerun_count
 
     @property

@@ -189,7 +189,10 @@ class AgentContext:
 
 
 def _price_files_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
-    """Return the path of a folder's price file; empty if it is missing or not trusted."""
+    """Return a tuple with the path of a folder's price file.
+
+    The tuple is empty if the file is missing or not trusted.
+    """
     try:
         content = read_file(root / PRICES_FILE, root)
         if content is None:

@@ -171,7 +171,10 @@ class TaskHost:
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of scripts that ``rerun()`` may ask for after a change of data."""
+        """The maximum number of ``rerun()`` calls in a task after a write call.
+
+        A script calls ``rerun()`` to request a further script.
+        """
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -419,9 +422,9 @@ class TaskHost:
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
         """Return a failure for a script that certainly exceeds a limit; None for other scripts.
 
-        Called before a person is asked to approve the script. A resumed task uses the recorded
-        result of the first check. A new check would count the child tasks that the script itself
-        has started since then, and might refuse the script.
+        Called before a person is asked to approve the script. If the script was checked before the
+        task was resumed, the recorded result is used. Since that check, the script itself may have
+        started child tasks, and a new check would count these child tasks against the limit.
 
         Args:
             code: The script.

@@ -399,7 +399,8 @@ def restore_secrets(edited: Any, shown: Any, original: Any) -> Any:
 
 def _is_unchanged(edited: Any, shown: Any) -> bool:
     """Return True if an edited value equals the shown value; True and 1 are not equal."""
-    if edited != shown:  # a fast check first: a list may need one for each pair of items
+    # First a fast comparison: for lists, this function may be called with every pair of items.
+    if edited != shown:
         return False
     if isinstance(edited, Mapping) and isinstance(shown, Mapping):
         edited_fields = cast("Mapping[str, Any]", edited)
@@ -409,6 +410,7 @@ def _is_unchanged(edited: Any, shown: Any) -> bool:
         edited_items = cast("list[Any]", edited)
         shown_items = cast("list[Any]", shown)
         return all(map(_is_unchanged, edited_items, shown_items))
+    # Equal values such as True and 1 count as unchanged only if both or neither are a bool.
     return isinstance(edited, bool) is isinstance(shown, bool)
 
 

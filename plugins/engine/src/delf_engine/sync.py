@@ -258,7 +258,8 @@ def _wait_for_clean_up(
 
     Args:
         loop: The loop.
-        is_borrowed: Whether the loop belongs to the program, which may not run the loop now.
+        is_borrowed: Whether the loop belongs to the program. If no thread runs such a loop at the
+            moment, this thread runs the loop while it waits.
         seconds: The maximum number of seconds.
     """
 

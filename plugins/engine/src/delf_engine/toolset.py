@@ -415,7 +415,10 @@ def _with_all_parameters_reviewed(action: Action) -> Action:
 
 
 def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Action:
-    """Apply the user's declarations to an action: its results' trust, and which text is content."""
+    """Apply the user's declarations to an action.
+
+    The user may declare the trust of the action's results, and which parameters hold content.
+    """
     action = _with_contents_of_user(connection, action)
     trust = getattr(connection, "trust", None)
     # The user may declare a trust for each table. The connection itself then applies these

@@ -50,10 +50,11 @@ class Permit:
 
     @classmethod
     def of_callers(cls) -> Iterator[Permit]:
-        """Yield the permit of the task whose code runs now, then the permits of the tasks above.
+        """Yield the permit of the task whose code runs now, then the permits of all its callers.
 
-        A task is above the tasks that its code runs, even if these belong to other agents. A task
-        that is over is left out, because it does not wait for the tasks below.
+        A task's callers are the task whose code runs this task, the caller of that task, and so on,
+        even if they belong to other agents. A task that is over is left out, because such a task
+        does not wait any more.
         """
         permit = cls.of_task.get()
         while permit is not None:

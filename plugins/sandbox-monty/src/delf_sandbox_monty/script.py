@@ -202,7 +202,8 @@ def _map_lines(tree: ast.Module, reparsed: ast.Module) -> list[int]:
 
     Args:
         tree: The rewritten tree, whose nodes have the line numbers of the original script.
-        reparsed: The tree of the rewritten text, with the line numbers of that text.
+        reparsed: The same script, unparsed to text and parsed again, so that its nodes have the
+            line numbers of the rewritten text.
     """
     original_line_by_line = dict(_lines_of_statements(tree, reparsed))
     lines: list[int] = []
@@ -218,8 +219,9 @@ def _lines_of_statements(node: ast.AST, reparsed_node: ast.AST) -> Iterator[tupl
     """Yield the line of each statement in the rewritten text, with its line in the original.
 
     Args:
-        node: A node of the rewritten tree.
-        reparsed_node: The same node in the tree of the rewritten text.
+        node: A node of the rewritten tree, with the line number in the original.
+        reparsed_node: The same node after unparsing and parsing again, with the line number in the
+            rewritten text.
     """
     # Both trees have the same statements. Their expressions may differ, but contain no statements.
     pairs = zip(ast.iter_child_nodes(node), ast.iter_child_nodes(reparsed_node), strict=False)

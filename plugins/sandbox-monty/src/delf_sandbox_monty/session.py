@@ -466,7 +466,9 @@ class MontySession:
         Raise an exception in the script if the arguments are invalid.
         """
         limit = self._spec.limits.frame_bytes
-        # The inspection of refused arguments takes time, too, so the budget counts its bytes.
+        # Valid arguments are returned in the try block. In all other cases, ``problem`` is set, and
+        # the code after the try block raises. The inspection of refused arguments takes time, too,
+        # so the budget counts its bytes.
         inspected_bytes = 0
         try:
             copied = plain([list(args), kwargs], self._max_copied_bytes)

@@ -96,7 +96,7 @@ async def compare(tasks: Tasks, one: str, other: str, caller: Caller) -> s.Compa
     events = [await tasks.journal.read(record.task_id) for record in records]
 
     def make_comparison() -> s.Comparison:
-        """Compare the figures of the tasks, and align the lines of each part of the traces."""
+        """Return the figures of both tasks, and their scripts, calls and answers line by line."""
         a, b = (
             prepare_comparison(task, task_events)
             for task, task_events in zip(records, events, strict=True)

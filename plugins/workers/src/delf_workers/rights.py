@@ -33,8 +33,9 @@ class Workshop(Generic[W]):
         tools: The agent's connections, by name.
         connect: Creates further connections.
         environ: Environment variables for settings in ``tools.py`` files.
-        for_worker: Returns a copy of the connection ``workers`` for one worker. The copy can only
-            call workers whose names match the given patterns.
+        for_worker: Called with the connection ``workers``, a worker, and patterns of names. Returns
+            a copy of the connection, with which the worker can call only workers whose names match
+            a pattern.
     """
 
     registry: Registry

@@ -209,9 +209,9 @@ def _consent_call(
     name: str,
     convert_edited: Callable[[Mapping[str, Any]], dict[str, Any]],
 ) -> Call:
-    """Return a made-up call, by which a person is asked for consent as for the approval of a call.
+    """Return a substitute call, whose request for approval asks a person for consent.
 
-    The person approves, edits or rejects the made-up call, which is never made. It counts as
+    The person approves, edits or rejects the substitute call, which is never made. Its effect is
     irreversible, because consent may release data out of delf's control.
     """
     action = Action(

@@ -180,7 +180,7 @@ class Gate:
 
     @property
     def under_way(self) -> list[str]:
-        """Descriptions of the calls and connections' checks in flight, for messages."""
+        """Descriptions of connections' running checks and of the calls in flight, for messages."""
         return [
             *self._checks.running,
             *(f"the call {call.bound.name}" for call in self._records.under_way),

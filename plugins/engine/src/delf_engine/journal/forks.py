@@ -264,10 +264,10 @@ def _ended_calls(events: Sequence[Event]) -> AbstractSet[int]:
 
 
 def _start_of_fork(start: TaskStarted, user: str | None, setup: Mapping[str, Any]) -> TaskStarted:
-    """Return the start of a fork, made from the start of the other task.
+    """Return the start event of a fork, made from the start event of the forked task.
 
     Args:
-        start: The start of the other task.
+        start: The start event of the forked task, below called the other task.
         user: The user of the fork; None for the local user.
         setup: Setup data to add to the other task's setup data.
     """

@@ -48,10 +48,12 @@ def guarded(journal: J, name: str) -> J:
         elif inspect.isasyncgenfunction(function):
             members[method] = _with_errors(function, name)
 
+    # The next two functions are methods of the subclass. ``kind`` is the journal's former class.
     def safe_repr(self: Journal) -> str:
         return without_passwords(kind.__repr__(self))  # pyright: ignore[reportArgumentType]
 
     def guarded_conversations(self: Any, namespace: str) -> Any:
+        # Only some classes of journals have this method, so the type checker needs a cast.
         return guarded(cast("Any", kind).conversations(self, namespace), name)
 
     members["__repr__"] = safe_repr

@@ -198,7 +198,8 @@ class Recording:
         """The scripts by attempt, from 1."""
         self.highest_call_id = 0
         """The highest number of a call; 0 without calls."""
-        # The calls that were abandoned before their first event was recorded.
+        # The numbers of calls with a CallAbandoned before any other event of the call. If another
+        # event follows, _find_or_add_call() marks the call as abandoned.
         self._abandoned_call_ids: set[int] = set()
         self._calls: dict[int, RecordedCall] = {}  # by call number
         self._script_by_call_id: dict[int, RecordedScript] = {}

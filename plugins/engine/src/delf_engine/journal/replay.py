@@ -202,7 +202,9 @@ class _CallOrder:
     def next_steps(self) -> str:
         """The next recorded calls, for error messages."""
         calls = self.unrepeated_calls
-        if not calls:  # only answers remain
+        # The script has repeated all recorded calls. Only a recorded answer can still be due before
+        # the call that waits.
+        if not calls:
             return "an earlier answer"
         return ", ".join(_named(call) for call in calls[:3])
 

@@ -180,7 +180,7 @@ class ExpressionReader:
                 return as_enclosed(sources)
 
     def _read_text(self, node: ast.JoinedStr | ast.BinOp) -> Sources:
-        """Return the sources of a text with values in it: ``f"{value}"`` or ``text % value``."""
+        """Return the actions and fields that flow into ``f"{value}"`` or ``text % value``."""
         sources = self._read_parts(node)
         if isinstance(node, ast.BinOp):
             # ``text % table`` may read any key of the table.

@@ -350,9 +350,11 @@ class Outline:
         may_differ: _MayDiffer,
         sources: Sources | None,
     ) -> bool:
-        """Return whether an argument has the planned sources, or else a value that the plan allows.
+        """Return whether an argument fits the plan, by its sources or by its value.
 
-        The argument comes from a script whose author had read no untrusted data.
+        An argument fits if the script computes the argument only from the results and fields of the
+        planned expression, or else if the plan allows the argument's value. The argument comes from
+        a script whose author had read no untrusted data.
 
         Args:
             planned_node: The planned expression; None if the planned call does not have the
@@ -651,7 +653,7 @@ def _is_ellipsis(node: ast.expr | None) -> bool:
 
 
 def _all_but_literals_may_differ(_path: str, _text: str) -> bool:
-    """Count every value as content; only planned literals are then compared."""
+    """Return True: any value may differ from the plan, except where the plan has a literal."""
     return True
 
 

@@ -104,7 +104,11 @@ class Scripts:
         return False
 
     def _size(self) -> int:
-        """Return the number of recorded facts: a pass only adds facts, and removes none."""
+        """Return the number of recorded facts.
+
+        Reading the scripts again may add facts, but never removes a fact. If the number stays the
+        same, the reading found nothing new.
+        """
         return self._blocks.size + self._variables.size
 
     def sources(self, action: str, path: str, line: int | None) -> Sources | None:

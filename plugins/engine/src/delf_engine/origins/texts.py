@@ -151,10 +151,10 @@ def _mentions_number(text: str, number: str) -> bool:
 
 
 def is_only_one(word: str, text: str) -> bool:
-    """Return whether a word is the only one of its kind in a text.
+    """Return whether a text contains a word, and no other word of the same kind.
 
-    The kinds are mail addresses, web addresses, account numbers and numbers. Return False for a
-    word of no kind, but True for an empty word, which carries no data.
+    The kinds are mail addresses, web addresses, account numbers and numbers. Return False for any
+    other word, such as a name. Return True for an empty string, which carries no data.
     """
     word = word.strip()
     if not word:

@@ -60,7 +60,10 @@ class Variables:
         self._sources.setdefault(name, set())
 
     def declare_modules(self, names: Iterable[str]) -> None:
-        """Add names of harmless modules, or of functions of these modules."""
+        """Add names of harmless modules, or of functions of these modules.
+
+        Functions of a harmless module return no untrusted data and do not modify their arguments.
+        """
         self._modules.update(names)
 
     def is_module(self, name: str) -> bool:

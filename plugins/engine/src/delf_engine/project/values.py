@@ -28,10 +28,12 @@ class SettingValue:
     """The value of a setting with its origin.
 
     Args:
-        value: The value before references are resolved; never a non-empty mapping.
+        value: The value before references are resolved. The only possible mapping is an empty
+            mapping, because :meth:`Values.put` stores each value in a mapping separately.
         origin: The origin in words, such as ``DELF_TIMEOUT`` or ``/p/delf.toml [agent] timeout``.
-        folder: The folder of the ``delf.toml`` with the value; None for other sources, in whose
-            values ``${…}`` is not a reference.
+        folder: The folder of the ``delf.toml`` with the value; None if the value comes from
+            another source. Only in a ``delf.toml`` is ``${…}`` a reference; elsewhere, it is plain
+            text.
         source: The kind of source, such as ``command line``.
     """
 

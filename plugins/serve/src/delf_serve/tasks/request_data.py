@@ -43,7 +43,7 @@ def setup_of(
 
 
 def is_of_server(first_event: TaskQueued | TaskStarted) -> bool:
-    """Return True if a server started a task. A command or a program stores no such data."""
+    """Return True if a server started a task: only servers store the setup field ``serve``."""
     return _SERVER_FIELD in first_event.setup
 
 
