@@ -238,12 +238,12 @@ def request_text(
 def fact_lines(
     request: ApprovalRequest, all_facts: Sequence[RequestFact], width: int, *, whole: bool
 ) -> tuple[list[str], int]:
-    """Format facts in lines of a width, and count the omitted characters.
+    """Wrap facts into lines; return the lines and the number of omitted characters.
 
     Args:
-        request: The request, or its event.
+        request: The request that the facts describe.
         all_facts: The facts, as :func:`delf.protocols.facts.facts` returns them.
-        width: The width in columns.
+        width: The maximum width of a line in columns.
         whole: Whether to show every fact in full.
     """
     shown_facts = all_facts

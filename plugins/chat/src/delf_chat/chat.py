@@ -304,7 +304,9 @@ class Chat(FixedAttributes):
         return min(self.keep, self.history_window)
 
     def compress(self) -> bool:
-        """Summarise all but the newest ``keep`` messages now, even without ``summarize``.
+        """Summarise all messages now, except the newest :attr:`kept` messages.
+
+        Also works in a chat that was created with ``summarize=False``.
 
         Returns:
             True if messages were summarised.

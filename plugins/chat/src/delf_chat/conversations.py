@@ -49,10 +49,10 @@ class _RemovedRow(TypedDict):
 
 
 def _shared_options(row: type) -> Callable[[F], F]:
-    """Return a decorator that adds the options that all conversation commands share.
+    """Return a decorator that adds the options ``--json`` and ``--namespace`` to a command.
 
     Args:
-        row: The class that describes the command's JSON.
+        row: The class that describes the JSON that the command prints with ``--json``.
     """
 
     def add(command: F) -> F:

@@ -172,7 +172,10 @@ def _check_names_and_models(
 
 
 async def _check_models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Check each model's key and other requirements, without sending a request."""
+    """Check each model's requirements, such as its key, and connect to the model's server.
+
+    No request is sent to the model.
+    """
     from delf.protocols.context import PluginContext
     from delf_engine.models.pool import ModelPool
 
@@ -193,6 +196,7 @@ async def _check_models(host: PluginHost, project: Project, config: AgentConfig)
                     findings.append(problem)
             else:
                 address: str | None = getattr(pool.get(model), "address", None)
+                # Without an address, _check_reachable() connects to no server.
                 findings.append(await _check_reachable(model.model, address or ""))
     except DelfError as error:
         findings.append(_problem("model", error))

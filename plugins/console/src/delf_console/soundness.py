@@ -405,6 +405,7 @@ def _possible_distributions(module: str, owners: Mapping[str, Sequence[str]]) ->
     """
     # An editable install does not list its modules, so also try the module's own name.
     distributions = {normalise(name) for name in (*owners.get(module, ()), module)}
+    # A plugin's module, such as delf_web, that no installed distribution lists.
     has_no_owner = module.startswith("delf_") and module not in owners
     if has_no_owner and not is_installed(normalise(module)):  # a plugin that is not installed
         distributions.add(PLUGIN_PREFIX + normalise(module.removeprefix("delf_")))

@@ -521,9 +521,12 @@ class Drive(GoogleConnection):
 
 
 def _is_changed(record: Mapping[str, Any], body: dict[str, Any], new_folder: str | None) -> bool:
-    """Return True if a file already has the metadata in a request's body, and is in the new folder.
+    """Return True if a request has changed a file, judging by the file's current metadata.
 
-    Without a new folder, the folder does not matter.
+    Args:
+        record: The file's current metadata.
+        body: The metadata that the request sets.
+        new_folder: The folder to which the request moves the file; None if it moves no file.
     """
     is_in_folder = new_folder is None or record.get("parents") == [new_folder]
     return is_in_folder and body.items() <= record.items()

@@ -132,7 +132,7 @@ def inside(folder: Path, name: str, location: str) -> Path:
     Args:
         folder: The folder.
         name: The file name.
-        location: The file and case with the name, for the error message.
+        location: The data set and its case that mention the file, for the error message.
 
     Raises:
         ConfigurationError: If the path leads out of the folder.

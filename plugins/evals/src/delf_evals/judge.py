@@ -96,7 +96,7 @@ def _json_of(text: str) -> str:
 def _delf_model_name(name: str) -> str:
     """Convert pydantic-ai's name of a model, ``openai:gpt-5``, to delf's, ``openai/gpt-5``."""
     provider, colon, model = name.partition(":")
-    if colon and provider != "recorded":
+    if colon and provider != "recorded":  # recorded:PATH is already a name of delf
         return f"{provider}/{model}"
     return name
 

@@ -201,14 +201,16 @@ def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], bool]:
 def _uses_apostrophes(text: str, separator: str) -> bool:
     """Return True if the cells of a text are probably quoted with apostrophes.
 
-    The number of cells that begin with an apostrophe then equals the number that end with one.
+    The number of cells that begin with an apostrophe then equals the number of cells that end with
+    an apostrophe. Unquoted cells such as ``'tis so`` make the two numbers differ.
     """
     opened = closed = 0
     for line in text.split("\n")[:_SAMPLE_ROWS]:
         for cell in line.rstrip("\r").split(separator):
             word = cell.strip()
             opened += word.startswith("'")
-            closed += word.endswith("'") and word != "'"  # a lone apostrophe counts only as opening
+            # A lone apostrophe is no quoted cell, so it is not counted as both start and end.
+            closed += word.endswith("'") and word != "'"
     return opened == closed and closed >= _MIN_QUOTED_CELLS
 
 

@@ -477,9 +477,13 @@ def _lossless_types(connection: Any, table: dict[str, Any], relation: Any) -> di
         return types
     inexact_columns: list[str] = []
     for name, values in _inspect_columns(connection, table, columns_to_check).items():
-        is_json = types[name] == "JSON"  # for mixed values, or objects with an empty key
+        # A column has the type JSON if it has mixed values, or objects with an empty key.
+        is_json = types[name] == "JSON"
+        # Such a column, or one with inexact numbers, is read as JSON if a value is an object or an
+        # array, and otherwise as text.
         if is_json or values.has_inexact_number:
             types[name] = "JSON" if values.is_nested else "VARCHAR"
+        # The note is only about columns that DuckDB would have read as DOUBLE.
         if values.has_inexact_number and not is_json:
             inexact_columns.append(name)
     if inexact_columns:

@@ -548,7 +548,10 @@ class SqlJournal:
     # -- threads ------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Create or migrate the tables at the first call; no-op until the journal is closed."""
+        """Create or migrate the tables, once.
+
+        Later calls are no-ops. After the journal was closed, the next call migrates again.
+        """
         with self._opening_lock:
             if not self._opened:
                 try:

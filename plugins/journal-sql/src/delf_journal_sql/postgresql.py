@@ -487,7 +487,8 @@ def _parse_url(url_without_scheme: str) -> dict[str, Any]:
         ValueError: If the URL is invalid.
     """
     url = urllib.parse.urlsplit(f"postgresql://{url_without_scheme}")
-    # urlsplit() takes what follows a / or # in the password, and so the @, for a path or fragment.
+    # With an unescaped / or # in the password, urlsplit() takes the rest of the password and the @
+    # for a part of the path or fragment.
     if "@" in url.path or url.fragment:
         raise ValueError("a / or # that is not escaped")
     parameters_of_url = {

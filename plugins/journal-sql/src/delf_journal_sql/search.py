@@ -168,8 +168,9 @@ def _matching_events(
 ) -> Iterator[Mapping[int, int]]:
     """Yield batches of the tasks that have an event with all search terms, newest tasks first.
 
-    A batch maps the database key of a task to the index key of its earliest such event. If a task
-    has more than ``_BATCH_SIZE`` such events, only the newest ``_BATCH_SIZE`` are considered.
+    A batch maps the database key of a task to the index key of the task's earliest matching event.
+    If a task has more than ``_BATCH_SIZE`` matching events, the earliest of the newest
+    ``_BATCH_SIZE`` events is used.
 
     Args:
         connection: A connection for reading.

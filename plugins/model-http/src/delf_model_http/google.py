@@ -73,7 +73,7 @@ class GenerateContent:
         return joined(endpoint.base_url or _URL, path, version="v1beta")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """Return the headers with the key."""
+        """Return the header with the API key of the endpoint."""
         return {"x-goog-api-key": endpoint.api_key or ""}
 
     def body(self, parts: RequestParts) -> dict[str, Any]:

@@ -94,7 +94,8 @@ async def check_response(response: httpx.Response) -> None:
     body = response.stream
     if not isinstance(body, httpx.AsyncByteStream):
         return  # only for type checkers: the client that calls this hook is asynchronous
-    is_wanted = wants_stream.get()  # None outside of delf's requests
+    # None outside of delf's requests: then both forms are accepted.
+    is_wanted = wants_stream.get()
     content_type = response.headers.get("content-type", "")
     is_stream = content_type.startswith("text/event-stream")
     if is_stream and is_wanted is False:
@@ -108,7 +109,8 @@ async def check_response(response: httpx.Response) -> None:
     response.stream = CheckedBody(body, inflater, is_error=is_error)
     is_json_answer = content_type.startswith("application/json") and not is_error
     if is_json_answer and is_wanted:
-        # Some servers send an error with the status 200; it has no choices.
+        # Read the body, which CheckedBody inflates. Some servers send an error with the status 200:
+        # such an error has no "choices".
         is_completion = b'"choices"' in await response.aread()
         if is_completion:
             raise NotStreamedError("the completion is not streamed")

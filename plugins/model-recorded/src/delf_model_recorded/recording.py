@@ -80,7 +80,7 @@ class Entry:
         """Return the recorded reply.
 
         Args:
-            model: The name of the model for a recorded reply that does not name its model.
+            model: The name of the model, if the recorded reply has none.
         """
         usage: dict[str, int] = self.reply.get("usage") or {}
         return ModelReply(

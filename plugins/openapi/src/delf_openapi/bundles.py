@@ -93,7 +93,10 @@ class _Bundle:
         return schemas
 
     def _copy_mapping(self, node: dict[str, Any]) -> dict[str, Any]:
-        """Copy the keywords of a schema; convert a schema of a request to JSON Schema 2020-12."""
+        """Copy the keywords of a schema.
+
+        The copy of a schema for requests is then converted to JSON Schema 2020-12.
+        """
         result: dict[str, Any] = {}
         for key, value in node.items():
             keyword = str(key)

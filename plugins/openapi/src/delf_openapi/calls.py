@@ -146,11 +146,10 @@ class Caller:
             samples.note(action, body)
 
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
-        """Record types of a response's values that the declared schema does not allow.
+        """Record the types of response values that violate the declared schema.
 
-        The recorded types become part of the result type, also in later processes. A type that is
-        nested too deeply to be shown in the result type is remembered only in this process, so
-        that the type is not examined again.
+        The model sees these types in the action's result type, also in later processes. A type
+        that is nested too deeply to be shown there is only marked as known in this process.
         """
         name = call.entry.endpoint.name
         undeclared_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}

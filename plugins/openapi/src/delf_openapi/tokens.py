@@ -138,8 +138,9 @@ def _token_and_lifetime(body: Any) -> tuple[str, float]:
     """Return the token in a token server's answer, and its lifetime in seconds.
 
     Raises:
-        ValueError: If the token is empty or not a text, or the lifetime is not a number.
-        TypeError: If the answer is not an object, or the lifetime is neither number nor text.
+        ValueError: If the token is empty or not a text, or the lifetime is a text that is
+            not a number, such as ``"soon"``.
+        TypeError: If the answer is not an object, or the lifetime is neither a number nor a text.
         KeyError: If the answer has no token.
         OverflowError: If the lifetime is too large.
     """

@@ -14,5 +14,5 @@ def delf_prefilters() -> Iterable[PrefilterSpec]:
         name="semantic",
         summary="Chooses tools by words and meaning, without a model.",
         factory="delf_prefilter_semantic.prefilter:SemanticPrefilter",
-        asks=False,
+        asks=False,  # asks no model
     )

@@ -33,9 +33,10 @@ class SemanticPrefilter:
 
     Words are scored by BM25 over names, summaries, parameters and tags, for the whole task and for
     the step of the task that fits best (:func:`delf.tools.catalogs.score_actions`). With an
-    embedder, a weighted sum of the word score and the vector similarity decides. Rank fusion
-    instead of the sum would let the weaker ranking spoil the other. Only the whole task is
-    embedded, because vectors of its steps would take several times as long without better results.
+    embedder, a weighted sum of the word score and the vector similarity decides. The sum uses
+    scores, not ranks (rank fusion), so that a ranking of poor scores cannot displace the matches of
+    good scores. Only the whole task is embedded, because vectors of its steps would take several
+    times as long without better results.
 
     A catalog's vectors are computed once in the background and cached on disk. Until then, only
     words count. If the embedder fails, a later task computes the vectors again.

@@ -87,7 +87,7 @@ def _pattern_like(default: str) -> str:
     """Return the regex for values of the same form as a default.
 
     If the default is a number, values are numbers. Otherwise, values have at most as many words as
-    the default, and begin with no dash: after a dash, a command takes the value for an option.
+    the default, and begin with no dash, because a command would take such a value for an option.
     """
     if re.fullmatch(_NUMBER, default):
         return _NUMBER
@@ -172,8 +172,8 @@ class _VariableUses:
 
         Args:
             name: The name of the variable.
-            is_parameter: Whether the variable is a parameter, which gets its value before the
-                script. Any assignment in the script would be a second one.
+            is_parameter: Whether the variable is a parameter, which has a value before the script
+                runs. If the script assigns to a parameter, the result is False.
         """
         # A variable with several assignments may get its value from any of them.
         allowed_assignments = 0 if is_parameter else 1

@@ -77,7 +77,8 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
     The first of these rules that applies decides:
 
     - If no block is a valid script, see :func:`_reading_of_longest_block`.
-    - If a script needs a name from a block that the text calls an example, the choice is ambiguous.
+    - If a script uses a name that only an example defines, the choice is ambiguous. A block is an
+      example if the text before the block has a word such as "example" or "usage".
     - If the last block is not Python, the answer has a problem, because the last block usually is
       the script or its end.
     - Scripts that continue each other are joined; of several versions, the last is taken. If all

@@ -190,7 +190,9 @@ class Parser:
         return bool(bracket) and self._tag_or_text(events)
 
     def _tag_or_text(self, events: list[Event]) -> bool:
-        """Parse a tag, or else text for the user: a tag in quotes, or a ``<`` that begins no tag.
+        """Parse the ``<`` at the start of the input as a tag, or as text for the user.
+
+        A quoted tag is text for the user, and so is a ``<`` that begins no tag.
 
         Return False if more input is needed.
         """

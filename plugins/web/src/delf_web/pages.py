@@ -143,11 +143,13 @@ def whole_text(tree: Any) -> str:
     for event, element in walk:
         if element.tag in _BLOCK_TAGS:
             pieces.append("\n")
+        # At the end of an element, or at a comment or processing instruction, append the tail: the
+        # text after that node.
         if event != "start":
             if element is not root:  # text after the body is no part of the page
-                pieces.append(element.tail or "")  # the text after the element
+                pieces.append(element.tail or "")
         elif element.tag in _INVISIBLE_TAGS:
-            walk.skip_subtree()
+            walk.skip_subtree()  # the element's end event still comes, for the text after it
         else:
             if element.tag in ("td", "th"):
                 pieces.append(" | ")

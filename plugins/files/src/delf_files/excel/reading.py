@@ -297,7 +297,7 @@ def _rows_with_formulas(
 def _fill_formulas(
     values: list[Any], formulas: Sequence[Any], row_number: int, scan: Sheet
 ) -> None:
-    """Write formulas without computed values into a row, as text.
+    """Write the text of the formula into each cell whose formula has no computed value.
 
     Args:
         values: The values of the row, which are changed in place.

@@ -55,7 +55,7 @@ _ADVICE: Final = "save the sheet as .csv and open() that in the script"
 
 
 class _ScanDone(Exception):  # noqa: N818 - no error: the rest of the XML does not matter
-    """The result of a scan is known before the end of the XML."""
+    """Raised to stop parsing the XML early, when the result of the scan is known."""
 
 
 def check_archive(source: str | IO[bytes]) -> None:

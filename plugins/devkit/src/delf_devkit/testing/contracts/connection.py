@@ -574,6 +574,8 @@ class ConnectionContract(Contract):
         argument_values = (value for call in self._calls() for value in call.arguments.values())
         argument_texts = {str(value) for value in argument_values if isinstance(value, str)}
 
+        # check_nothing_remains() calls this function twice, closes the connection, and compares the
+        # process with its state before.
         async def use() -> None:
             for call in self._calls():
                 await self._make(call, connection)

@@ -335,7 +335,7 @@ class LoopWatch:
         """The line of code that held the event loop for the longest time; empty if none did."""
 
     async def beat(self) -> None:
-        """Note a beat again and again until cancelled. Called in the event loop."""
+        """Call :meth:`note_beat` at short intervals until cancelled. Runs in the event loop."""
         while True:
             self.note_beat()
             await asyncio.sleep(_BEAT_SECONDS)
