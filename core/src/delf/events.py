@@ -717,9 +717,9 @@ class ApprovalDecided(_Event):
 class ApprovalVoted(_Event):
     """The first of two required approvers approved a request.
 
-    ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``user`` is the approver, as in
-    ``TaskStarted.user`` of the approver's own tasks; None for the local user. ``teams`` are the
-    approver's teams at the time of the approval.
+    ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``user`` is the approver: tasks that
+    run for this person have the same value in ``TaskStarted.user``. None stands for the local user.
+    ``teams`` are the approver's teams at the time of the approval.
     """
 
     request_id: str
@@ -754,10 +754,10 @@ class ApprovalCommented(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAssigned(_Event):
-    """A person assigned a pending request to ``to``, or to nobody.
+    """A person set or removed the assignee of a pending request.
 
-    Everybody else who may decide the request still may. ``note``, ``via`` and ``user`` are as in
-    :class:`ApprovalVoted`.
+    ``to`` is the new assignee; None if the assignee was removed. The assignment does not change who
+    may decide the request. ``note``, ``via`` and ``user`` are as in :class:`ApprovalVoted`.
     """
 
     request_id: str

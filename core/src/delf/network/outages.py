@@ -74,8 +74,9 @@ class Outage:
     def record_success(self) -> None:
         """Log that the service works again, if failures came before this success.
 
-        The object that reported the outage logs a warning with the number of failures of all
-        objects. Any other object for the service logs its own number at debug level.
+        Several ``Outage`` objects may track the same service. The object that recorded the first
+        failure logs a warning, with the sum of the failures that all these objects recorded. Each
+        other object logs only its own number of failures, at debug level.
         """
         if not self.failures:
             return

@@ -53,10 +53,12 @@ class PluginContext:
             ``gateway.example:8080``.
         installed_providers: The model providers that installed plugins declare, as in
             :attr:`delf.plugins.host.PluginHost.providers`.
-        embedder: Returns the shared embedder of a name, or the agent's own for None; raises
-            ``PluginError`` if no plugin provides it.
-        conversations: Opens the journal for conversations: the agent's own for None, else by file
-            or URL. The caller closes the journal. Raises ``PluginError`` if no journal is found.
+        embedder: Takes the name of an embedder, and returns this embedder, which all callers share.
+            With None, returns the agent's own embedder. Raises ``PluginError`` if no plugin
+            provides the embedder.
+        conversations: Takes a file or URL, and opens the journal there for conversations. With
+            None, opens the agent's own journal. The caller closes the journal. Raises
+            ``PluginError`` if no installed plugin has a journal for conversations.
     """
 
     data_dir: Path = field(default_factory=_data_dir)

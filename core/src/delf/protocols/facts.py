@@ -606,9 +606,9 @@ def _team_facts(request: ApprovalRequest, later_events: Iterable[Event]) -> Iter
 
 
 def reaction_fact(event: Event) -> RequestFact | None:
-    """Return the fact about a vote, a comment or an assignment; None for other events.
+    """Describe a vote, a comment or an assignment as a fact for display beside its request.
 
-    None also for an assignment to nobody.
+    Return None for other events, and for an assignment to nobody.
     """
     match event:
         case ApprovalVoted(by=by, reason=reason):

@@ -57,10 +57,11 @@ class FoundTask:
     Args:
         task: The task.
         person: The name of the submitter; empty if unnamed.
-        place: The part with the words, ``task``, ``script``, ``call``, ``answer`` or ``error``;
-            None without a search for words.
-        event: The number of the event with the words.
-        excerpt: The text around the found words.
+        place: The part of the task in which the search words were found: ``task``, ``script``,
+            ``call``, ``answer`` or ``error``. None for a search without words.
+        event: The number of the event in which the search words were found; None for a search
+            without words.
+        excerpt: The text around the search words; empty for a search without words.
     """
 
     task: TaskRecord

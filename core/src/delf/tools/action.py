@@ -245,16 +245,20 @@ def action(
     """
 
     def mark(function: F) -> F:
+        # The name of the method, such as ``Shop.orders``, for error messages.
         place = getattr(function, "__qualname__", "@action")
         check_effect(place, effect)
         flow = check_flow(place, trust, sinks, contents, egress=egress, author=author)
-        # A static method, a class method or a callable object has no code here, and is not checked.
+        # A missing type hint raises an error. Static methods, class methods and callable objects
+        # are not checked, because they have no ``__code__``.
         if code := getattr(function, "__code__", None):
-            # co_varnames starts with the parameters, of which the first is ``self``.
+            # co_varnames lists the parameters before the local variables. Leave out the first
+            # parameter, ``self``, and the local variables.
             parameter_count = code.co_argcount + code.co_kwonlyargcount
             parameter_names = code.co_varnames[1:parameter_count]
             unannotated = [item for item in parameter_names if item not in function.__annotations__]
             check_hints(place, unannotated)
+        # A method decorated with ``@action("orders")`` has a group; with ``@action``, none.
         group = group_or_function if isinstance(group_or_function, str) else None
         setattr(function, _MARK, _Mark(group, effect, resumes, one_or_more(tags), flow))
         return function

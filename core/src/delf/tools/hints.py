@@ -481,7 +481,10 @@ def _bindings(hint: Any) -> dict[Any, Any]:
 
 
 def _arguments_of(hint: Any) -> dict[Any, Any]:
-    """Return the types of the type variables of a class itself: ``{T: int}`` for ``Page[int]``."""
+    """Map the type variables of a generic class to its arguments: ``{T: int}`` for ``Page[int]``.
+
+    The type variables of base classes are left out.
+    """
     variables = getattr(typing.get_origin(hint) or hint, "__parameters__", ())
     if not isinstance(variables, tuple):
         return {}

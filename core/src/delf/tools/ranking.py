@@ -156,7 +156,10 @@ def named_by(text: str) -> Callable[[str], bool]:
 
     @functools.cache
     def is_named(name: str) -> bool:
-        """Return True if the text has all words of a name, or all but one of a long name."""
+        """Return True if all words of a name occur in the text given to :func:`named_by`.
+
+        A long name may have one word that is missing in the text.
+        """
         words = frozenset(map(stem, words_of(name)))
         if not words:
             return False

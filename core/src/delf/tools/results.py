@@ -58,8 +58,9 @@ Results = Mapping[str, Result]
 def named_results(tools: Iterable[ToolDescription]) -> Results:
     """Give names to the long record types that at least two tools return.
 
-    At least one of these tools returns the record alone or in a list; another may return the record
-    within its result, such as a page of records.
+    A record gets a name only if the whole result of one of these tools is the record, or a list of
+    such records. In the results of the other tools, the record may be a part, such as in a page of
+    records.
 
     Args:
         tools: The tools that the prompt shows.
@@ -80,12 +81,18 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
 
 
 def _name_records(types: Iterable[tuple[ToolDescription, str]]) -> Mapping[str, NamedRecord]:
-    """Give names to records, as :func:`named_results` says; return them by their complete text.
+    """Give names to records, as :func:`named_results` describes.
 
     Args:
         types: Each tool with its complete result type.
+
+    Returns:
+        The named records. The key is the record's text ``{…}`` before inner records are replaced by
+        their names.
     """
+    # For each record, the tools whose result contains the record anywhere.
     tools_by_record: dict[str, list[ToolDescription]] = {}
+    # For each record, the tools whose result is the record, or a list of such records.
     tools_by_whole_record: dict[str, list[ToolDescription]] = {}
     for tool, result_type in types:
         for record in _records_in(result_type):

@@ -645,7 +645,13 @@ def _is_important(
     *,
     is_only_record: bool,
 ) -> bool:
-    """Return True if a script probably needs a parameter, or if its type is short anyway."""
+    """Return True if a script probably needs a parameter, or if its type is short anyway.
+
+    The stub shows more of an important parameter's type than of other types. A script probably
+    needs a required parameter, a parameter that the task mentions, and the only parameter with a
+    record type. In the shortest stubs, an optional parameter counts only if the task mentions the
+    parameter and the action is about the resource of this name.
+    """
     if parameter.required or _is_simple(parameter.type_text, limits.other_parameter):
         return True
     is_in_task = is_mentioned(parameter.name)

@@ -211,7 +211,10 @@ def _admits(declared_type: str, added_type: str) -> bool:
 
 
 def mentions_no_name(_name: str) -> bool:
-    """Return False for any name: a ``NameTest`` for types that are formatted without a task."""
+    """Return False for any name: no text of a task is given that could mention the name.
+
+    Callers without a task pass this function as the ``NameTest``.
+    """
     return False
 
 

@@ -250,6 +250,15 @@ class _Sizes:
         return size
 
     def _check_limits(self, cost: int, characters: int) -> None:
+        """Raise if a value takes too much memory or has too many characters.
+
+        The error messages simplify: they call units of cost values, and characters bytes. A number
+        costs one unit, but a dict costs several.
+
+        Args:
+            cost: The estimated memory without characters, in units of ``VALUE_BYTES``.
+            characters: The number of characters in texts, plus the bytes of byte strings.
+        """
         if cost > self._max_values:
             raise TooLargeError(f"it has more than {self._max_values:,} values")
         if characters > self._max_size:

@@ -137,7 +137,9 @@ def _effects_by_type(
         yield Effect(kind="run", what=name, where=name)
         is_exceeded = yaml_limit.add(path)
         yield from _file_effects(name, path, folder, exceeds_yaml_limit=is_exceeded)
-    elif name not in folder.named_files:  # no setting names the file
+    elif name not in folder.named_files:
+        # No setting passes the file to a plugin, which might execute the file. For example, the
+        # file is here because a plugin has declared the file as its input.
         yield Effect(kind="set", what=name, where=name)
     elif _begins_like_json(path, folder.root):
         # The plugin of the setting decides the format of the file, whatever the suffix is.
@@ -210,8 +212,8 @@ def _check_can_be_shown(*, is_changed: bool, exceeds_yaml_limit: bool) -> None:
     """Raise if the settings in a file cannot be shown.
 
     Args:
-        is_changed: Whether the file was changed after its digest was computed. The text of the
-            digest is what becomes trusted, so a person must not be shown another text.
+        is_changed: Whether the file was changed after its digest was computed. The person's trust
+            will apply to the content with that digest, so the changed content must not be shown.
         exceeds_yaml_limit: Whether the folder has more YAML than delf parses.
 
     Raises:

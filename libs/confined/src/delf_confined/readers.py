@@ -70,7 +70,7 @@ class Readers:
         reset_in_forks(self)
 
     def reset_after_fork(self) -> None:
-        """Use a thread of its own in a forked process."""
+        """Make a new thread for forking children, because a forked process has no other threads."""
         self._thread = _make_thread()
 
     async def call(

@@ -113,10 +113,10 @@ def _converted(message: Message) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """Convert a call, with the provider's own fields of the call, such as a signature.
+    """Convert a tool call to an item of ``tool_calls`` in a chat message.
 
-    The provider requires these fields in later requests. The provider's fields of the whole message
-    are not added here.
+    The item also gets the extra fields that the provider sent with the call, such as a signature,
+    because the provider requires them in later requests.
     """
     function = {"name": call.name, "arguments": call.arguments}
     provider_fields = fields_of(call, "call")

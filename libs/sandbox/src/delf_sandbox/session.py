@@ -470,7 +470,10 @@ def _parse_and_measure(payload: bytes) -> _ParsedFrame:
 
 
 def _crash_of(error: Exception) -> Crashed:
-    """Return the outcome of a script after one of its frames could not be handled."""
+    """Return the outcome of a script after the host failed to handle a frame from its sandbox.
+
+    A frame is a message between host and sandbox.
+    """
     if isinstance(error, WireError):
         return Crashed(message=error.message, by_script=True)
     _log.error("a frame of the sandbox could not be handled", exc_info=error)

@@ -165,10 +165,13 @@ class Samples:
 
 
 def visible_types(shown_type: str, undeclared_types: Iterable[Found]) -> set[Found]:
-    """Return the undeclared types that the model sees when they are added to a result type.
+    """Return the undeclared types that would change the result type shown to the model.
 
-    The type of a deeply nested value is left out if the shown result type does not reach that
-    depth.
+    Adding the type of a deeply nested value changes nothing if the shown type is less deep.
+
+    Args:
+        shown_type: The result type as shown to the model.
+        undeclared_types: The types found in results that the schema does not declare.
     """
     return {found for found in undeclared_types if with_types(shown_type, [found]) != shown_type}
 

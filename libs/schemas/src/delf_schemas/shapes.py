@@ -471,7 +471,8 @@ def _order(properties: dict[str, Any], required: set[str], role: Role) -> list[s
     """Sort an object's properties by importance: a shortened type omits the last properties.
 
     Required properties come first in parameters, and in a large object of a result that also has
-    optional properties. In large objects, enumerations come next. All others keep their order.
+    optional properties. In large objects, enumerations come next, because a script cannot guess
+    their values. All others keep their order.
     """
     is_large = len(properties) > _MAX_UNSORTED
     has_optional = not required.issuperset(properties)
@@ -721,6 +722,8 @@ def _object_without_parts(resolved: dict[str, Any], kind: Any, *, allows_null: b
     """Return the object that a schema describes, ignoring the schema's ``allOf``."""
     properties: Any = resolved.get("properties")
     additional: Any = resolved.get("additionalProperties")
+    # The schema ``{"not": {}}`` accepts no value, which forbids other properties. Any schema with
+    # ``not`` is taken for one that forbids them.
     has_additional_schema = isinstance(additional, dict) and "not" not in additional
     return Merged(
         properties=dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {},

@@ -75,11 +75,15 @@ class ToolMessage(str):
         return super().__getitem__(key)
 
     def __iter__(self) -> NoReturn:
-        """Raise the error message, because the script expects a list as the call's result."""
+        """Raise :class:`ToolException` with this message, because the script expects a list."""
         raise ToolException(str(self))
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Raise the error message, because the script expects an object as the call's result."""
+        """Raise :class:`ToolException` with the error message of the failed call.
+
+        A script that reads an attribute such as ``result.id`` expects an object, but got this
+        message as the call's result.
+        """
         # Python and libraries look up special names, and accept only this error if one is missing.
         if name.startswith("__"):
             raise AttributeError(name)

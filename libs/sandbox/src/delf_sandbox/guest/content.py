@@ -420,10 +420,12 @@ def _workbook_content(
     Args:
         name: The file's name, for error messages.
         suffix: The suffix, such as ``.xlsx``.
-        content: The object, with one or more tables; not used if ``table`` is given.
-        table: The only table; None if ``content`` is not itself a table.
-        host_written_suffixes: As in :func:`make_content`.
-        max_bytes: As in :func:`make_content`.
+        content: The object: a list of rows, or a dict with a table or list for each sheet.
+        table: ``content`` as a table, if the object is a table of a data library, such as a data
+            frame; otherwise None.
+        host_written_suffixes: The suffixes of the file formats that the host can write from rows.
+            Any other suffix raises an error.
+        max_bytes: The maximum size of the rows in bytes.
     """
     if suffix not in host_written_suffixes:
         if suffix in (".xlsx", ".xlsm"):

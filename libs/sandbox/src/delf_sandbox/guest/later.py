@@ -305,11 +305,12 @@ class DeferredCalls:
     def _mark_calls_in_parts(self, parts: Sequence[ValuePart], path: Path) -> None:
         """Mark the calls in the expressions that the script stored in a variable or attribute."""
         for part in parts:
-            # After ``tasks.append(send())``, the part ``send()`` has the depth 1: the path
-            # ``(EACH_ITEM,)`` from ``tasks`` is the path ``()`` from ``send()``.
+            # After ``tasks.append(send())``, the part ``send()`` has the depth 1, because
+            # ``send()`` is an item of ``tasks``. If ``(EACH_ITEM,)`` leads from ``tasks`` to the
+            # awaitable, ``()`` leads there from ``send()``: leave out the first step.
             path_in_part = path[part.container_depth :]
-            # After ``task, user = start()``, the value of ``task`` has the path ``(0,)`` in the
-            # expression ``start()``.
+            # After ``task, user = start()``, the variable ``task`` has a part of the expression
+            # ``start()``: the path ``(0,)`` leads from the value of ``start()`` to ``task``.
             path_in_expression = (*part.path, *path_in_part)
             self._mark_calls_in(part.expression, part.scope, path_in_expression)
 

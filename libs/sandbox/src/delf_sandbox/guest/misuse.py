@@ -284,9 +284,12 @@ class _Uses:
             name: The name, such as ``send``.
         """
         owner = use.scope.owner(name)
-        # After ``mail = chat``, the name may mean either tool; ToolNames decides that.
+        # If ``mail`` and ``chat`` are both tools, then after ``mail = chat`` a read of ``mail`` can
+        # mean either tool. ToolNames treats such names, so they have no uses here.
         if name in self._tools or not _is_only_value(value, owner, name):
             return ()
+        # After ``send = mail.send if is_urgent else None``, ``send`` may also be None. A test such
+        # as ``if send:`` is then no misuse.
         is_optional = use.is_optional or isinstance(value, (ast.IfExp, ast.BoolOp))
         return [
             replace(use, node=place.node, scope=place.scope, is_optional=is_optional)

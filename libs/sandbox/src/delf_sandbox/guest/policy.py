@@ -186,8 +186,10 @@ class RestrictedOpen:
 
     def __call__(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         name = _file_name(file)
-        # With "a" and "r+", the link stays: these modes would change the input file's own content,
-        # so they are refused below.
+        # ``name`` may be a link to an input file. With "w" and "x", the script wants a new file:
+        # remove the link, so that realpath() does not lead to the input file. With "a" and "r+",
+        # the script wants to change the existing file: keep the link, so that realpath() leads to
+        # the input file, and _check_write() refuses to change it.
         if "w" in mode or "x" in mode:
             self._remove_link_to_input(name)
         path = os.path.realpath(name)

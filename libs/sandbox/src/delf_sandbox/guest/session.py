@@ -81,7 +81,8 @@ class GuestSession:
     def __init__(self, loop: GuestLoop) -> None:
         self._loop = loop
         self._channel = Channel(self._receive)
-        # The host's frames that start a session or a script, from _receive() to serve().
+        # The host's frames that start a session or a script: _receive() puts them into the queue,
+        # and serve() takes them out.
         self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
         self._caller = Caller(self._send_call, self._channel.receive_blocking, loop)
         # Every sender of frames holds this lock, because threads of the script may print.
@@ -103,6 +104,8 @@ class GuestSession:
         self._clock_and_random = RecordedClockAndRandom(
             lambda readings: self._channel.send(["clock", readings])
         )
+        # The loop calls these functions in its iterations: to send queued frames to the host, to
+        # pass the answers of tool calls to the script, and to record or replay reads of the clock.
         loop.attach(
             self._flush,
             self._caller.replay_answers,

@@ -311,7 +311,7 @@ class _ComparableWithText:
         return part in self.isoformat()
 
     def __getattr__(self: Any, name: str) -> Any:
-        """Return a method of the ISO 8601 text, for scripts that take a date for a text."""
+        """Return a method of the ISO 8601 text, so that ``date.startswith("2026")`` works."""
         if name in _TEXT_METHODS:
             return getattr(self.isoformat(), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
