@@ -113,11 +113,10 @@ class Files(Connection):
         encoding: str | None = None,
         context: CallContext | None = None,
     ) -> Any:
-        """Read a file. .csv and .tsv give rows as list[dict], every value a str. .xlsx gives rows
-        of the first sheet, or of sheet=, as list[dict]. .json gives the parsed value, .jsonl a
-        list, .docx a str, .pdf a list[str] with one text per page. Other files give bytes.
-        header is the number of the row with the columns' names, if it is not the first; 0 if there
-        is none.
+        """Read a file: .csv, .tsv (every value is str), .xlsx (the first sheet, or sheet=): rows
+        as list[dict]; .json: parsed; .jsonl: list; .docx: str; .pdf: list[str], one per page; other
+        files: bytes.
+        header: the number of the row with the columns' names, if it is not the first; 0: none.
         """  # noqa: D205 - the model reads the whole paragraph
         file = self._find(name)
         # The factory makes the reader of a format that a plugin adds; None if no plugin reads the
