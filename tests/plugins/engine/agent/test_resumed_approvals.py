@@ -119,6 +119,26 @@ async def test_delegating_call_is_not_repeated_without_its_edited_secret(bench: 
     assert "held a secret" in response.text
 
 
+async def test_request_is_closed_if_no_child_task_remains(bench: Bench) -> None:
+    desk = Desk()
+    bench.model.writes(
+        "try:\n    print(await desk.hand('x'))\nexcept Exception as error:\n    print(error)"
+    )
+    async with bench.agent(World(), more=[desk]) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.ApprovalRequested))
+    bench.asked.clear()
+    desk.received.clear()
+    await bench.journal.ended_after(events[:begun])
+    async with bench.agent(World(), more=[desk], max_children=0) as second:
+        response = (await second.aresume(events[0].task_id)).raise_for_status()
+    assert "desk.hand is not made" in response.text
+    assert (bench.asked, desk.received) == ([], [])
+    after = await bench.journal.read(events[0].task_id)
+    voided = [e for e in after if isinstance(e, ev.ApprovalDecided) and e.source == "changed"]
+    assert [e.request_id for e in voided] == [events[begun - 1].request_id]
+
+
 def sends_of(requests: Sequence[Any]) -> int:
     return sum(request.action == "send" for request in requests)
 
@@ -588,25 +608,27 @@ async def test_request_with_a_changed_rule_is_renewed(bench: Bench, change: str)
     assert [e.request_id for e in voided] == [asked.request_id]
 
 
+def noting(made: list[str], *, confirm: bool) -> Any:
+    """Make a tool that notes its texts in a list."""
+
+    @tool(effect="write", confirm=confirm)
+    async def note(text: str) -> None:
+        """Note something."""
+        made.append(text)
+
+    return note
+
+
 async def test_request_is_closed_if_approval_is_no_longer_needed(bench: Bench) -> None:
     made: list[str] = []
-
-    def noting(*, confirm: bool) -> Any:
-        @tool(effect="write", confirm=confirm)
-        async def note(text: str) -> None:
-            """Note something."""
-            made.append(text)
-
-        return note
-
     bench.model.writes("await note('x')")
-    async with bench.agent(World(), more=[noting(confirm=True)]) as agent:
+    async with bench.agent(World(), more=[noting(made, confirm=True)]) as agent:
         events = await recorded(bench, agent)
     begin = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.ApprovalRequested))
     await bench.journal.ended_after(events[:begin])
     made.clear()
     bench.asked.clear()
-    async with bench.agent(World(), more=[noting(confirm=False)]) as agent:
+    async with bench.agent(World(), more=[noting(made, confirm=False)]) as agent:
         (await agent.aresume(events[0].task_id)).raise_for_status()
     assert (made, bench.asked) == (["x"], [])
     after = await bench.journal.read(events[0].task_id)
@@ -616,23 +638,14 @@ async def test_request_is_closed_if_approval_is_no_longer_needed(bench: Bench) -
 
 async def test_recorded_rejection_holds_if_approval_is_no_longer_needed(bench: Bench) -> None:
     made: list[str] = []
-
-    def noting(*, confirm: bool) -> Any:
-        @tool(effect="write", confirm=confirm)
-        async def note(text: str) -> None:
-            """Note something."""
-            made.append(text)
-
-        return note
-
     code = "try:\n    await note('x')\nexcept Exception as error:\n    print(error)"
     bench.model.writes(code)
     no = Rejected(reason="not now")
-    async with bench.agent(World(), lambda _: no, more=[noting(confirm=True)]) as agent:
+    async with bench.agent(World(), lambda _: no, more=[noting(made, confirm=True)]) as agent:
         events = await recorded(bench, agent)
     begin = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.ApprovalDecided))
     await bench.journal.ended_after(events[:begin])
-    async with bench.agent(World(), more=[noting(confirm=False)]) as agent:
+    async with bench.agent(World(), more=[noting(made, confirm=False)]) as agent:
         response = (await agent.aresume(events[0].task_id)).raise_for_status()
     assert "not now" in response.text
     assert made == []

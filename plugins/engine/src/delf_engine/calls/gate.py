@@ -346,7 +346,7 @@ class Gate:
                 # The error may end the script, so the running calls get time to finish first.
                 await self._records.let_other_calls_end(call)
                 message = f"{call.bound.name} is not made: {problem}"
-                return await self._refuse_validated(call, message, "ToolError")
+                return await self._refuse_unasked(call, recorded_call, message, "ToolError")
             return await self._approve_and_make(call, recorded_call)
         finally:
             children.release(call)
@@ -361,10 +361,8 @@ class Gate:
         reapply_edits(call, recorded_call)
         verdict = await self._checks.verdict(call)
         if isinstance(verdict, Refused):
-            if recorded_call is not None:
-                # No answer can let the call pass, so people must not see the request any more.
-                await self._approvals.close(recorded_call, "the check of the call refuses it now")
-            return await self._refuse_validated(call, _refusal_message(call, verdict.message))
+            reason = _refusal_message(call, verdict.message)
+            return await self._refuse_unasked(call, recorded_call, reason)
         if call.bound.name == ASK:
             return await self._ask_question(call, recorded_call)
         # Either the connection's check or the user's setting ``confirm`` can require an approval.
@@ -405,6 +403,24 @@ class Gate:
             return await self._record_stated_result(call, answer.decision.answer)
         reason = f"the question has no answer: {why_not_made(answer.decision)}"
         return await self._reject(call, reason, can_retry=_can_retry(answer))
+
+    async def _refuse_unasked(
+        self,
+        call: Call,
+        recorded_call: RecordedCall | None,
+        reason: str,
+        kind: str = "ToolNotAllowed",
+    ) -> Raised:
+        """Refuse a call about which this process asks nobody; close its requests of a resumed task.
+
+        No answer can let the call pass, so people must not see a request about it any more.
+        """
+        if recorded_call is not None:
+            for outcome_unknown in (False, True):
+                await self._approvals.close(
+                    recorded_call, "the call is refused now", outcome_unknown=outcome_unknown
+                )
+        return await self._refuse_validated(call, reason, kind)
 
     async def _refuse_validated(
         self, call: Call, reason: str, kind: str = "ToolNotAllowed"
@@ -473,15 +489,8 @@ class Gate:
         reapply_edits(call, recorded_call)
         verdict = await self._checks.verdict(call)
         if isinstance(verdict, Refused):
-            if recorded_call is not None:
-                # No answer can let the call pass, so people must not see a request any more.
-                for outcome_unknown in (False, True):
-                    await self._approvals.close(
-                        recorded_call,
-                        "the check of the call refuses it now",
-                        outcome_unknown=outcome_unknown,
-                    )
-            return await self._refuse_validated(call, _refusal_message(call, verdict.message))
+            reason = _refusal_message(call, verdict.message)
+            return await self._refuse_unasked(call, recorded_call, reason)
         reason = "the same call was made before, and its answer was lost: it may have been done"
         if recorded_call is not None:  # close the request that only asked whether to make the call
             await self._approvals.close(recorded_call, reason)
