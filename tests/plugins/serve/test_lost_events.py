@@ -99,8 +99,8 @@ async def test_answer_hides_the_database_of_a_failed_journal(serve, away, caplog
     journal.error = kind(PLACE)
     answer = await server.client.get(f"/tasks/{task_id}")
     assert (answer.status_code, answer.json()["code"]) == (503, kind.code)
-    assert "db7" not in answer.text
-    logged = [record.message for record in caplog.records if "db7" in record.message]
+    assert "db7.example" not in answer.text
+    logged = [record.message for record in caplog.records if "db7.example" in record.message]
     assert any(answer.json()["request_id"] in message for message in logged)
 
 
@@ -117,7 +117,7 @@ async def test_a2a_answer_hides_the_database_of_a_failed_journal(serve, away, me
     call = {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
     answer = await server.client.post("/a2a", json=call, headers={"a2a-version": "1.0"})
     assert "cannot use a service" in answer.text
-    assert "db7" not in answer.text
+    assert "db7.example" not in answer.text
 
 
 async def test_draft_of_a_routine_hides_the_database_of_a_failed_journal(serve, away):
@@ -127,7 +127,7 @@ async def test_draft_of_a_routine_hides_the_database_of_a_failed_journal(serve, 
     journal.error, journal.failing = JournalError(PLACE), ("read",)
     answer = await server.client.post("/routines", json={"task_id": task_id, "name": "one"})
     assert answer.status_code == 503
-    assert "db7" not in answer.text
+    assert "db7.example" not in answer.text
 
 
 async def test_running_task_goes_on_while_the_costs_of_others_are_unknown(serve, away, monkeypatch):
@@ -194,7 +194,7 @@ async def test_error_of_unreadable_people_does_not_name_the_database(serve, away
         answer = await server.client.delete("/people/ada")
     assert answer.status_code == 503
     assert "cannot use a service" in answer.text
-    assert "db7" not in answer.text
+    assert "db7.example" not in answer.text
 
 
 async def test_accepted_task_does_not_fail_because_people_cannot_be_read(serve, away, monkeypatch):
